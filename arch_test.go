@@ -18,9 +18,9 @@ import (
 	"testing/fstest"
 )
 
-// Tests of the form of the code: what each package may import, and what its files may contain. They read the .go files
-// themselves. A test that asked "go list" would pass from the test cache after a forbidden import had come in, because the
-// cache does not see what a child process reads.
+// Tests of the form of the code: what each package may import, and what its files may contain. They
+// read the .go files themselves. A test that asked "go list" would pass from the test cache after a
+// forbidden import had come in, because the cache does not see what a child process reads.
 
 const modulePath = "github.com/punctualmq/punctual"
 
@@ -32,8 +32,9 @@ type rule struct {
 	outside []string
 }
 
-// architecture says what each package may import. Imports lead one way: towards the root, which knows no store and no network.
-// Each package has a row, and each row a package (checkPackages, TestArchitecturePageShowsTheTable).
+// architecture says what each package may import. Imports lead one way: towards the root, which
+// knows no store and no network. Each package has a row, and each row a package (checkPackages,
+// TestArchitecturePageShowsTheTable).
 var architecture = map[string]rule{
 	".":                      {ours: []string{"limits", "internal/batch", "internal/cron"}},
 	"limits":                 {},
@@ -211,7 +212,8 @@ func (s source) line(p token.Pos) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(p).Line)
 }
 
-// ownSources are the Go files of this module. They are parsed once for all tests, which only read them.
+// ownSources are the Go files of this module. They are parsed once for all tests, which only read
+// them.
 var ownSources = sync.OnceValues(func() ([]source, error) { return readSources(os.DirFS(".")) })
 
 // readSources parses the Go files of the module rooted in fsys: not those of modules inside
@@ -255,7 +257,8 @@ func ignoredDir(fsys fs.FS, name string) bool {
 	return err == nil
 }
 
-// checkSources returns a sentence for each rule broken: first by the files, in their order, and then by the packages.
+// checkSources returns a sentence for each rule broken: first by the files, in their order, and
+// then by the packages.
 func checkSources(sources []source, table map[string]rule) []string {
 	var complaints []string
 	for _, s := range sources {
@@ -344,7 +347,8 @@ func moduleOf(target string, modules []string) string {
 	return ""
 }
 
-// checkForm returns a sentence for each func init and each TODO of a file, which only tests may have.
+// checkForm returns a sentence for each func init and each TODO of a file, which only tests may
+// have.
 func checkForm(s source) []string {
 	var complaints []string
 	for _, decl := range s.ast.Decls {
@@ -360,10 +364,11 @@ func checkForm(s source) []string {
 	return complaints
 }
 
-// checkEmbedding returns a sentence for each struct outside tests that embeds a store: an interface of stores, another
-// interface that embeds one, or a type of another package that is a store itself. A wrapper that embeds the store below it
-// would hand on a method that Store gets later, without the panic recovery, the key or the count that are its purpose. The
-// stores of package mutants may, because each is memstore with one bug, for tests of the suite alone.
+// checkEmbedding returns a sentence for each struct outside tests that embeds a store: an interface
+// of stores, another interface that embeds one, or a type of another package that is a store
+// itself. A wrapper that embeds the store below it would hand on a method that Store gets later,
+// without the panic recovery, the key or the count that are its purpose. The stores of package
+// mutants may, because each is memstore with one bug, for tests of the suite alone.
 func checkEmbedding(sources []source) []string {
 	ts := typesOf(sources)
 	ofStores := ts.storeInterfaces()
@@ -394,7 +399,8 @@ func checkEmbedding(sources []source) []string {
 	return complaints
 }
 
-// checkPackages returns a sentence for each package that has no row in the table, a name that says nothing, or no package comment.
+// checkPackages returns a sentence for each package that has no row in the table, a name that says
+// nothing, or no package comment.
 func checkPackages(sources []source, table map[string]rule) []string {
 	type pkg struct{ name, comment string }
 	packages := map[string]*pkg{}
@@ -435,7 +441,8 @@ func commentStart(pkg string) string {
 	return "Package " + pkg + " "
 }
 
-// The checks of checkSources on made-up modules: each must be able to fail, and must let the right thing pass.
+// The checks of checkSources on made-up modules: each must be able to fail, and must let the right
+// thing pass.
 func TestArchitectureChecks(t *testing.T) {
 	table := map[string]rule{
 		".":     {outside: []string{"example.org/id/v2"}},
@@ -558,8 +565,9 @@ func TestArchitectureNoticesUnusedModules(t *testing.T) {
 	}
 }
 
-// TestRandomTestsHaveASeed fails for each random number in tests, and in the suite in storetest, that comes from no seed or from the time,
-// because a random test that fails once and cannot be repeated helps nobody.
+// TestRandomTestsHaveASeed fails for each random number in tests, and in the suite in storetest,
+// that comes from no seed or from the time, because a random test that fails once and cannot be
+// repeated helps nobody.
 func TestRandomTestsHaveASeed(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
@@ -599,8 +607,8 @@ func randomName(f *ast.File) string {
 	return ""
 }
 
-// unseeded returns a sentence for each place of a file that draws random numbers which no seed repeats: by the functions of the package,
-// or by a generator that begins with the time.
+// unseeded returns a sentence for each place of a file that draws random numbers which no seed
+// repeats: by the functions of the package, or by a generator that begins with the time.
 func unseeded(s source) []string {
 	name := randomName(s.ast)
 	if name == "" {

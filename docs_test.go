@@ -47,8 +47,8 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
-// A file of Go, Lua or SQL that a comment names exists. One named without folders is beside, above or below the comment's own file;
-// a comment in the root may name a file anywhere.
+// A file of Go, Lua or SQL that a comment names exists. One named without folders is beside, above
+// or below the comment's own file; a comment in the root may name a file anywhere.
 func TestFilesNamedInComments(t *testing.T) {
 	folders := make(map[string][]string) // of each file's name
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -83,11 +83,12 @@ func TestFilesNamedInComments(t *testing.T) {
 	}
 }
 
-// fileInProse finds the name of a file, with or without folders, that does not belong to an address.
+// fileInProse finds the name of a file, with or without folders, that does not belong to an
+// address.
 var fileInProse = regexp.MustCompile(`(?:^|[\s(])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:go|lua|sql))\b`)
 
-// proseOfComments are the paragraphs of the comments in the scripts and in the Go files of the modules, except those in testdata, by
-// the file that has them.
+// proseOfComments are the paragraphs of the comments in the scripts and in the Go files of the
+// modules, except those in testdata, by the file that has them.
 func proseOfComments(t *testing.T) map[string][]string {
 	t.Helper()
 	prose := make(map[string][]string)
@@ -113,7 +114,8 @@ func proseOfComments(t *testing.T) map[string][]string {
 	return prose
 }
 
-// commentParagraphs are the paragraphs and list items of a comment in the form of Go's, each on one line.
+// commentParagraphs are the paragraphs and list items of a comment in the form of Go's, each on one
+// line.
 func commentParagraphs(text string) []string {
 	return blockParagraphs(new(comment.Parser).Parse(text).Content)
 }
@@ -161,7 +163,8 @@ var (
 	codeQuote     = regexp.MustCompile("`[^`]*`")
 )
 
-// Every test, file in Go, Lua or SQL, and member of a type of this module that a document names in code quotes exists.
+// Every test, file in Go, Lua or SQL, and member of a package or a type of this module that a
+// document names in code quotes exists.
 func TestNamesInDocuments(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
@@ -185,7 +188,7 @@ func TestNamesInDocuments(t *testing.T) {
 			}
 		}
 		for _, m := range quotedMember.FindAllStringSubmatch(text, -1) {
-			if types[m[1]] && !exists[m[1]+"."+m[2]] {
+			if types[m[1]] && !exists[m[1]+"."+m[2]] && (ast.IsExported(m[2]) || !exists[m[1]+"."]) {
 				t.Errorf("%s names `%s.%s`, which no longer exists", page, m[1], m[2])
 			}
 		}
@@ -202,11 +205,27 @@ var (
 	quotedMember = regexp.MustCompile(`\x60(?:[a-z]+\.)?([A-Za-z]+)\.([A-Za-z]+)(?:\([^\x60]*\))?\x60`)
 )
 
-// noteNames notes the file's functions by name and its methods and fields as Type.name in exists, and its types in types.
+// noteNames notes the file's functions by name and its methods and fields as Type.name in exists,
+// and its types in types.
 func noteNames(file *ast.File, exists, types map[string]bool) {
+	in := file.Name.Name
+	types[in], exists[in+"."] = true, true // with a dot alone: a package, whose members have capitals
 	for _, decl := range file.Decls {
-		if f, ok := decl.(*ast.FuncDecl); ok {
-			exists[receiver(f)+f.Name.Name] = true
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			exists[receiver(d)+d.Name.Name] = true
+			exists[in+"."+receiver(d)+d.Name.Name] = true
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					exists[in+"."+spec.Name.Name] = true
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						exists[in+"."+name.Name] = true
+					}
+				}
+			}
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -256,8 +275,8 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// Each Chinese page has the same blocks of code, links and names of tests as the English page, and its headings and rows of tables follow
-// each other as there.
+// Each Chinese page has the same blocks of code, links and names of tests as the English page, and
+// its headings and rows of tables follow each other as there.
 func TestTranslationsAgree(t *testing.T) {
 	pairs := 0
 	for _, page := range pages(t) {
@@ -273,7 +292,8 @@ func TestTranslationsAgree(t *testing.T) {
 	}
 }
 
-// The Chinese pages and the console do not use the words that stood for the same thing before docs/glossary.md had others.
+// The Chinese pages and the console do not use the words that stood for the same thing before
+// docs/glossary.md had others.
 func TestChineseWords(t *testing.T) {
 	glossary := readText(t, "docs/glossary.md")
 	instead := map[string]string{
@@ -333,8 +353,9 @@ func samePage(t *testing.T, english, chinese string) {
 	compare("rows of tables and headings", func(s string) []string { return rowStart.FindAllString(s, -1) })
 }
 
-// sameTarget returns a link in a form that is the same for a page and its translation: as it would stand on the English page, and
-// without the anchor, because headings are translated. The link to the page in the other language becomes one fixed text.
+// sameTarget returns a link in a form that is the same for a page and its translation: as it would
+// stand on the English page, and without the anchor, because headings are translated. The link to
+// the page in the other language becomes one fixed text.
 func sameTarget(english, l string) string {
 	l = strings.Replace(l, chineseSuffix, ".md", 1)
 	if page, _, found := strings.Cut(l, ".md#"); found && !strings.Contains(l, "://") {
@@ -388,8 +409,8 @@ func relativeLinks(text string) []string {
 	return slices.DeleteFunc(allLinks(fenced.ReplaceAllString(text, "")), func(l string) bool { return strings.Contains(l, "://") })
 }
 
-// anchors returns the anchors of a page's headings, as the usual renderers make them: the second heading with the same text has
-// -1 behind its anchor, the third one -2.
+// anchors returns the anchors of a page's headings, as the usual renderers make them: the second
+// heading with the same text has -1 behind its anchor, the third one -2.
 func anchors(text string) []string {
 	var out []string
 	seen := make(map[string]int)
@@ -449,8 +470,8 @@ func usedModules(t *testing.T, sources []source, gomod string) map[string]bool {
 	return used
 }
 
-// The go line of go.mod asks for no later version of Go than the modules that go.mod requires, because whoever imports Punctual
-// must have that version.
+// The go line of go.mod asks for no later version of Go than the modules that go.mod requires,
+// because whoever imports Punctual must have that version.
 func TestGoLineIsTheLowest(t *testing.T) {
 	gomod := readText(t, "go.mod")
 	ours := goLine.FindStringSubmatch(gomod)
@@ -488,15 +509,15 @@ func explainedModules(doc string) map[string]bool {
 	return explained
 }
 
-// A function that ARCHITECTURE.md, or the doc.go of diskstore, names together with its file is in that file. Those on the way of a
-// message fit a screen.
+// A function that ARCHITECTURE.md, or the doc.go of diskstore, names together with its file is in
+// that file. Those on the way of a message fit a screen.
 func TestFunctionsNamedInArchitecture(t *testing.T) {
 	checkFunctions(t, "ARCHITECTURE.md", "", "## Follow one message", "\n## ", functionInFile, 8+8)
 	checkFunctions(t, "diskstore/doc.go", "diskstore/", "// # The way of a message", "\n// # ", functionInComment, 16)
 }
 
-// checkFunctions looks for the functions that the page names with their files, which lie in folder. At least fewest of them stand
-// in the part from begin to end.
+// checkFunctions looks for the functions that the page names with their files, which lie in folder.
+// At least fewest of them stand in the part from begin to end.
 func checkFunctions(t *testing.T, page, folder, begin, end string, named *regexp.Regexp, fewest int) {
 	t.Helper()
 	const screen = 50
@@ -530,8 +551,8 @@ var (
 	functionInComment = regexp.MustCompile(`([A-Za-z]+\.[A-Za-z]+) \(([a-z_/]+\.go)\)`)
 )
 
-// functionLengths returns how many lines each function of a file has. A method is called Type.Method, a function by its name and
-// by package.Name.
+// functionLengths returns how many lines each function of a file has. A method is called
+// Type.Method, a function by its name and by package.Name.
 func functionLengths(t *testing.T, file string) map[string]int {
 	t.Helper()
 	set := token.NewFileSet()
@@ -605,7 +626,8 @@ var (
 	quotedPath = regexp.MustCompile(`\x60([a-z/]+)\x60`)
 )
 
-// pageRows returns the packages that the page shows. A row that ends in /… has the packages below a folder, each in quotes.
+// pageRows returns the packages that the page shows. A row that ends in /… has the packages below a
+// folder, each in quotes.
 func pageRows(page string) map[string]bool {
 	rows := map[string]bool{}
 	for _, m := range pageRow.FindAllStringSubmatch(page, -1) {
@@ -624,7 +646,8 @@ func pageRows(page string) map[string]bool {
 	return rows
 }
 
-// ARCHITECTURE.md can be read in one go, and the index of decisions leads to each page of them, of which there are few.
+// ARCHITECTURE.md can be read in one go, and the index of decisions leads to each page of them, of
+// which there are few.
 func TestArchitectureAndDecisionsStaySmall(t *testing.T) {
 	const size, pages = 14 << 10, 30
 	if n := len(readText(t, "ARCHITECTURE.md")); n > size {
@@ -646,8 +669,9 @@ func TestArchitectureAndDecisionsStaySmall(t *testing.T) {
 	}
 }
 
-// A doc comment does not begin with the name of something else, as one does that was forgotten at a renaming. A first word in lower
-// case counts as a name, unless it is part of a path or one of a few words that may begin a comment.
+// A doc comment does not begin with the name of something else, as one does that was forgotten at a
+// renaming. A first word in lower case counts as a name, unless it is part of a path or one of a
+// few words that may begin a comment.
 func TestCommentsBeginWithTheirNames(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
@@ -690,5 +714,6 @@ func TestCommentsBeginWithTheirNames(t *testing.T) {
 	}
 }
 
-// firstName finds a word at the beginning of a text that starts in lower case and may be a name in Go.
+// firstName finds a word at the beginning of a text that starts in lower case and may be a name in
+// Go.
 var firstName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*\b(?:[^/.\-]|$)`)

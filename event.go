@@ -4,36 +4,40 @@ import (
 	"strings"
 )
 
-// Events is a set of things that can happen to a message. Settings.Emit says of which a topic tells.
+// Events is a set of things that can happen to a message. Settings.Emit says of which a topic
+// tells.
 type Events uint16
 
-// What can happen to a message, as far as a topic can tell of it. Purging, deleting and replacing a message is no event, and
-// neither is the end of the time for which a dead one is kept.
+// What can happen to a message, as far as a topic can tell of it. Purging, deleting and replacing a
+// message is no event, and neither is the end of the time for which a dead one is kept.
 const (
 	// EventAcked: the message was acked.
 	EventAcked Events = 1 << iota
 	// EventDead: the message is dead. Event.Reason says why.
 	EventDead
-	// EventCancelled: the message was cancelled and will not be delivered any more. Where the cancel came under a lease, the
-	// event comes when the lease has ended.
+	// EventCancelled: the message was cancelled and will not be delivered any more. Where the
+	// cancel came under a lease, the event comes when the lease has ended.
 	EventCancelled
 	// EventExpired: the message was dropped because it had expired (NewMessage.DropExpired).
 	EventExpired
-	// EventPushed: a message was stored by a push, also in the place of another one, or as a follow-up.
+	// EventPushed: a message was stored by a push, also in the place of another one, or as a
+	// follow-up.
 	EventPushed
 	// EventRetried: an attempt has failed, and the message is to be delivered again (SettleRetry).
 	EventRetried
-	// EventMissed: times of a schedule of the topic were not stored, because no duty got to them in time (Schedule.Missed).
+	// EventMissed: times of a schedule of the topic were not stored, because no duty got to them in
+	// time (Schedule.Missed).
 	EventMissed
-	// EventSkipped: times of a schedule of the topic were left out on purpose. Event.Why says by what.
+	// EventSkipped: times of a schedule of the topic were left out on purpose. Event.Why says by
+	// what.
 	EventSkipped
 )
 
 // eventNames are the names of the bits of Events, from the lowest one.
 var eventNames = [...]string{"acked", "dead", "cancelled", "expired", "pushed", "retried", "missed", "skipped"}
 
-// String returns the names of the events with commas between them, such as "acked,dead", or "none". Bits without a meaning are
-// left out.
+// String returns the names of the events with commas between them, such as "acked,dead", or "none".
+// Bits without a meaning are left out.
 func (e Events) String() string {
 	var names []string
 	for i, name := range eventNames {
@@ -47,8 +51,8 @@ func (e Events) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParseEvents is the inverse of Events.String: it returns the events whose names stand in text with commas between them, in any
-// order; "none" is none. Any other text is an ErrInvalid.
+// ParseEvents is the inverse of Events.String: it returns the events whose names stand in text with
+// commas between them, in any order; "none" is none. Any other text is an ErrInvalid.
 func ParseEvents(text string) (Events, error) {
 	if text == "none" {
 		return 0, nil

@@ -182,7 +182,8 @@ func ExampleQueue_ListFinished() {
 	// order-1 12:05:00
 }
 
-// A store may have optional interfaces beside Store. As finds them, also below a wrapper that shows the store which it wraps.
+// A store may have optional interfaces beside Store. As finds them, also below a wrapper that shows
+// the store which it wraps.
 func ExampleAs() {
 	ctx := context.Background()
 	store := memstore.New(nil)

@@ -148,7 +148,8 @@ func ExampleSnooze() {
 	// 12:01:00 billed in attempt 1
 }
 
-// A handler that finds the shop closed puts its message off until the shop opens, without using an attempt.
+// A handler that finds the shop closed puts its message off until the shop opens, without using an
+// attempt.
 func ExampleSnoozeUntil() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 7, 30, 0, 0, time.UTC))
@@ -184,8 +185,9 @@ func ExampleSnoozeUntil() {
 	// 09:00:00 called in attempt 1
 }
 
-// A payment is followed by its invoice, and the invoice by a reminder two days later. Each is stored in one step with the ack of
-// the one before, so that no crash leaves a payment without an invoice, or makes two of it.
+// A payment is followed by its invoice, and the invoice by a reminder two days later. Each is
+// stored in one step with the ack of the one before, so that no crash leaves a payment without an
+// invoice, or makes two of it.
 func ExampleFollow() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -227,8 +229,9 @@ func ExampleFollow() {
 	// 2026-11-22 12:00:00 A-17~invoice~reminder is sent, after invoice/A-17~invoice
 }
 
-// The people on duty want to read in their chat which payment notices were given up on. The topic tells of each dead letter in
-// the same step in which the message becomes dead, so none is missed, and a chat that is away for an hour gets them late.
+// The people on duty want to read in their chat which payment notices were given up on. The topic
+// tells of each dead letter in the same step in which the message becomes dead, so none is missed,
+// and a chat that is away for an hour gets them late.
 func Example_events() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -276,8 +279,9 @@ func Example_events() {
 	// 13:00:00 to the chat: notices/A-18 is dead since 12:00:00, attempts used up after 1 attempt
 }
 
-// An order that is closed matters to three services. Until it is due it is one message, which is cancelled once for all of them.
-// Then each service has a copy of its own, and the failure of one is no concern of the others.
+// An order that is closed matters to three services. Until it is due it is one message, which is
+// cancelled once for all of them. Then each service has a copy of its own, and the failure of one
+// is no concern of the others.
 func ExampleGroupTopic() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

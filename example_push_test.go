@@ -201,8 +201,8 @@ func ExampleAtLocal() {
 	// 2030-03-31 02:30 in Berlin is 2030-03-31T01:00:00Z
 }
 
-// A payment provider calls a webhook again hours later, when its first call was handled long ago. Remember holds the ID of
-// the finished message for a day, so that the payment is booked once.
+// A payment provider calls a webhook again hours later, when its first call was handled long ago.
+// Remember holds the ID of the finished message for a day, so that the payment is booked once.
 func ExampleRemember() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -295,8 +295,8 @@ func ExampleExpire() {
 	// <nil>
 }
 
-// Most reports are written in seconds, and the handler may take a minute. The report of the year may take two hours, and a preview
-// that takes longer than a moment is of no use.
+// Most reports are written in seconds, and the handler may take a minute. The report of the year
+// may take two hours, and a preview that takes longer than a moment is of no use.
 func ExampleTimeout() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

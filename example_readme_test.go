@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The code in README.md and README.zh-CN.md is that of examples/notify, word for word, so that it compiles and is tested.
+// The code in README.md and README.zh-CN.md is that of examples/notify, word for word, so that it
+// compiles and is tested.
 func TestReadmeShowsThisCode(t *testing.T) {
 	for _, page := range []string{"README.md", "README.zh-CN.md"} {
 		text := readText(t, page)
@@ -43,8 +44,9 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// Both README pages begin with a clone, the demo, the tests and the installation, in this order, and say how a program that is there adds
-// the library. The targets of make that they name exist, and the version of Go that they name is that of the module.
+// Both README pages begin with a clone, the demo, the tests and the installation, in this order,
+// and say how a program that is there adds the library. The targets of make that they name exist,
+// and the version of Go that they name is that of the module.
 func TestReadmeBegins(t *testing.T) {
 	makefile := readText(t, "Makefile")
 	_, rest, _ := strings.Cut(readText(t, "go.mod"), "\ngo ")

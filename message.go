@@ -5,8 +5,9 @@ import "time"
 // Message is what a store keeps and a handler receives. Times are whole
 // milliseconds in UTC. A Message that a store returned belongs to the caller.
 type Message struct {
-	// ID names the message within its topic: 1 to 128 printable ASCII bytes. Unless the pusher chose one it is a ULID, which is
-	// ordered by time unless the push came with a key by which it can be sent again (storekit.IDOfKey).
+	// ID names the message within its topic: 1 to 128 printable ASCII bytes. Unless the pusher
+	// chose one it is a ULID, which is ordered by time unless the push came with a key by which it
+	// can be sent again (storekit.IDOfKey).
 	ID string
 	// Topic is the name of the topic that the message was pushed to.
 	Topic string
@@ -17,26 +18,29 @@ type Message struct {
 	// Due is the earliest instant at which the message may be delivered. A retry or
 	// snooze moves it to the time of the next attempt.
 	Due time.Time
-	// FirstDue is the due time of the first attempt: the one that the push, or the last reschedule or requeue, asked for. A
-	// retry or snooze leaves it as it is.
+	// FirstDue is the due time of the first attempt: the one that the push, or the last reschedule
+	// or requeue, asked for. A retry or snooze leaves it as it is.
 	FirstDue time.Time
-	// Attempt is the number of deliveries since the push or the last requeue, this one included. A delivery that ended with a
-	// snooze or a release does not count.
+	// Attempt is the number of deliveries since the push or the last requeue, this one included. A
+	// delivery that ended with a snooze or a release does not count.
 	Attempt int
 	// MaxAttempts is the most attempts that the message gets (P6). 0 follows the topic's setting.
 	MaxAttempts int
 	// Created is the store's clock when the message was pushed.
 	Created time.Time
-	// Expires is the instant from which the message is not delivered any more; zero means that it does not expire. It is
-	// NewMessage.ExpireAfter after FirstDue, so that a reschedule or requeue moves it and a retry does not. An expiry that would
-	// lie beyond limits.MaxDue is the millisecond after limits.MaxDue.
+	// Expires is the instant from which the message is not delivered any more; zero means that it
+	// does not expire. It is NewMessage.ExpireAfter after FirstDue, so that a reschedule or requeue
+	// moves it and a retry does not. An expiry that would lie beyond limits.MaxDue is the
+	// millisecond after limits.MaxDue.
 	Expires time.Time
-	// DropExpired has the message dropped when it expires; otherwise it becomes dead with ReasonExpired.
+	// DropExpired has the message dropped when it expires; otherwise it becomes dead with
+	// ReasonExpired.
 	DropExpired bool
-	// Remember is how long the ID stays in use after the message has finished, in whole milliseconds. 0 follows the topic's
-	// Settings.DedupeWindow.
+	// Remember is how long the ID stays in use after the message has finished, in whole
+	// milliseconds. 0 follows the topic's Settings.DedupeWindow.
 	Remember time.Duration
-	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that to whoever handles it.
+	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that
+	// to whoever handles it.
 	Timeout time.Duration
 }
 
@@ -54,8 +58,8 @@ const (
 	StateReady
 	// StateLeased is a message that somebody works on under an unexpired lease.
 	StateLeased
-	// StateDead is a message that was given up on. The store keeps it until somebody requeues, purges, deletes or replaces it,
-	// or until the topic's Settings.DeadRetention is over.
+	// StateDead is a message that was given up on. The store keeps it until somebody requeues,
+	// purges, deletes or replaces it, or until the topic's Settings.DeadRetention is over.
 	StateDead
 )
 
@@ -84,20 +88,21 @@ const (
 	ReasonDiscarded DeathReason = "discarded"
 	// ReasonAttemptsUsedUp: as many attempts were made as MaxAttempts allows.
 	ReasonAttemptsUsedUp DeathReason = "attempts used up"
-	// ReasonExpired: its expiry had passed when a claim encountered it, before its first delivery or before a later one.
+	// ReasonExpired: its expiry had passed when a claim encountered it, before its first delivery
+	// or before a later one.
 	ReasonExpired DeathReason = "expired"
 )
 
-// Failure is one attempt that failed: it ended with a retry or a discard, or its lease ran out. An attempt that ended with
-// a snooze or a release leaves none.
+// Failure is one attempt that failed: it ended with a retry or a discard, or its lease ran out. An
+// attempt that ended with a snooze or a release leaves none.
 type Failure struct {
 	// Attempt is the number of the attempt that failed, from 1.
 	Attempt int
-	// At is the store's clock when the failure was recorded. A lease that ran out is recorded by the next claim that
-	// encounters the message, so the lease itself ended earlier.
+	// At is the store's clock when the failure was recorded. A lease that ran out is recorded by
+	// the next claim that encounters the message, so the lease itself ended earlier.
 	At time.Time
-	// Error is the text that the holder of the lease gave, at most limits.MaxErrorBytes of it; "lease ran out" when the lease ended
-	// without a settlement.
+	// Error is the text that the holder of the lease gave, at most limits.MaxErrorBytes of it;
+	// "lease ran out" when the lease ended without a settlement.
 	Error string
 }
 
@@ -108,22 +113,25 @@ type Info struct {
 	State State
 	// LeaseUntil is the end of the lease; zero unless State is StateLeased.
 	LeaseUntil time.Time
-	// CancelRequested tells that the message was cancelled under a lease: it gets no attempt after the one under way (P5).
+	// CancelRequested tells that the message was cancelled under a lease: it gets no attempt after
+	// the one under way (P5).
 	CancelRequested bool
-	// Died is the store's clock when the message became dead, and Reason why it did. Both are zero unless State is
-	// StateDead.
+	// Died is the store's clock when the message became dead, and Reason why it did. Both are zero
+	// unless State is StateDead.
 	Died   time.Time
 	Reason DeathReason
-	// Failures is the history: the latest failed attempts, at most 16 (storekit.MaxFailures), the oldest first.
+	// Failures is the history: the latest failed attempts, at most 16 (storekit.MaxFailures), the
+	// oldest first.
 	Failures []Failure
 }
 
 // Delivery is a message under a lease, as a Claim returns it.
 type Delivery struct {
 	Message
-	// Token identifies the lease in a Settlement. It grows with every claim of an ID in a topic, also from one message to a
-	// later one with the same ID (P4). So it can serve as a fence: a database row that stores the highest Token seen refuses
-	// the writes of a worker whose lease has ended.
+	// Token identifies the lease in a Settlement. It grows with every claim of an ID in a topic,
+	// also from one message to a later one with the same ID (P4). So it can serve as a fence: a
+	// database row that stores the highest Token seen refuses the writes of a worker whose lease
+	// has ended.
 	Token int64
 	// Delivered is the store's clock at the claim; never before Due (P2).
 	Delivered time.Time
@@ -133,15 +141,18 @@ type Delivery struct {
 	Failures []Failure
 }
 
-// Late is how long after the due time of this attempt the message was claimed. It is never negative.
+// Late is how long after the due time of this attempt the message was claimed. It is never
+// negative.
 func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 
-// ReadyFor is how long the message was ready before it was claimed: since the due time of this attempt, or since its push if
-// that came later. For example, a message pushed at 12:00 with a due time of 11:00 and claimed at 12:01 was ready for a
-// minute, while Late says an hour and a minute. After a lease that ran out, ReadyFor contains that lease, because the due time of
-// the message stays. Metrics and the console show ReadyFor as lateness.
+// ReadyFor is how long the message was ready before it was claimed: since the due time of this
+// attempt, or since its push if that came later. For example, a message pushed at 12:00 with a due
+// time of 11:00 and claimed at 12:01 was ready for a minute, while Late says an hour and a minute.
+// After a lease that ran out, ReadyFor contains that lease, because the due time of the message
+// stays. Metrics and the console show ReadyFor as lateness.
 //
-// ReadyFor is never negative. A push while the store's clock was ahead does not count once the clock has stepped back (P8).
+// ReadyFor is never negative. A push while the store's clock was ahead does not count once the
+// clock has stepped back (P8).
 func (d *Delivery) ReadyFor() time.Duration {
 	if d.Created.After(d.Due) && !d.Created.After(d.Delivered) {
 		return d.Delivered.Sub(d.Created)
@@ -149,6 +160,6 @@ func (d *Delivery) ReadyFor() time.Duration {
 	return max(0, d.Late())
 }
 
-// TotalLate is how long after FirstDue the message was claimed: its lateness end to end, in which the attempts that failed
-// before and their backoff are included. It is never negative.
+// TotalLate is how long after FirstDue the message was claimed: its lateness end to end, in which
+// the attempts that failed before and their backoff are included. It is never negative.
 func (d *Delivery) TotalLate() time.Duration { return max(0, d.Delivered.Sub(d.FirstDue)) }

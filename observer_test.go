@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Joined observers are all told of everything, in their order, also where one of them has only some functions. The test calls
-// each function that an Observer has, so a new one that is not joined fails it.
+// Joined observers are all told of everything, in their order, also where one of them has only some
+// functions. The test calls each function that an Observer has, so a new one that is not joined
+// fails it.
 func TestJoinObservers(t *testing.T) {
 	var told []string
 	observer := func(name string) *punctual.Observer {
@@ -51,8 +52,9 @@ func TestJoinObservers(t *testing.T) {
 	}
 }
 
-// ReadyFor counts from the due time, or from the push when that came later. After a step of the store's clock back, the push may lie behind
-// the delivery, and in a finished record so may the due time.
+// ReadyFor counts from the due time, or from the push when that came later. After a step of the
+// store's clock back, the push may lie behind the delivery, and in a finished record so may the due
+// time.
 func TestReadyFor(t *testing.T) {
 	due := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

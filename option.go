@@ -9,11 +9,12 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Compose builds a message from options, for PushMany. The order of options of different kinds does not matter. Of two
-// options of the same kind the later one counts, so that a caller can override defaults: Header options of different names
-// add up, and of two with one name the later one counts. Compose returns ErrInvalid for a nil option, for one that cannot be
-// meant, such as Level(19), an empty ID or the zero Time, and for a delay (In, Level) together with an instant (At, AtLocal).
-// The push, not Compose, refuses what every store checks, such as a negative delay.
+// Compose builds a message from options, for PushMany. The order of options of different kinds does
+// not matter. Of two options of the same kind the later one counts, so that a caller can override
+// defaults: Header options of different names add up, and of two with one name the later one
+// counts. Compose returns ErrInvalid for a nil option, for one that cannot be meant, such as
+// Level(19), an empty ID or the zero Time, and for a delay (In, Level) together with an instant
+// (At, AtLocal). The push, not Compose, refuses what every store checks, such as a negative delay.
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
@@ -44,22 +45,23 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 	return m, nil
 }
 
-// A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal, Spread, ID,
-// Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Timeout, Header, Headers, MaxAttempts, Expire and DropExpired.
+// A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal,
+// Spread, ID, Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Timeout, Header, Headers,
+// MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
 
-// When is the due time of a message, made by In, At or AtLocal. The zero When is now. A When is also a PushOption; a message
-// pushed without one is due now.
+// When is the due time of a message, made by In, At or AtLocal. The zero When is now. A When is
+// also a PushOption; a message pushed without one is due now.
 type When struct {
 	due   time.Time
 	delay time.Duration
 	err   error
 }
 
-// From returns the instant that w means when the store's clock is now, rounded up to whole milliseconds. It is ErrInvalid if w cannot
-// be a due time.
+// From returns the instant that w means when the store's clock is now, rounded up to whole
+// milliseconds. It is ErrInvalid if w cannot be a due time.
 func (w When) From(now time.Time) (time.Time, error) {
 	due := w.due
 	if due.IsZero() {
@@ -77,13 +79,13 @@ func (w When) From(now time.Time) (time.Time, error) {
 	return due, nil
 }
 
-// In returns the due time that is d after the store's clock at the moment of storing (P8), rounded up to whole milliseconds.
-// A negative d is ErrInvalid.
+// In returns the due time that is d after the store's clock at the moment of storing (P8), rounded
+// up to whole milliseconds. A negative d is ErrInvalid.
 func In(d time.Duration) When { return When{delay: d} }
 
-// At returns the due time t, rounded up to whole milliseconds. A message whose due time lies in the past is due at once. The
-// zero Time is ErrInvalid, because most often it is a field that somebody forgot to set; a time after limits.MaxDue is ErrInvalid,
-// too (P9).
+// At returns the due time t, rounded up to whole milliseconds. A message whose due time lies in the
+// past is due at once. The zero Time is ErrInvalid, because most often it is a field that somebody
+// forgot to set; a time after limits.MaxDue is ErrInvalid, too (P9).
 func At(t time.Time) When {
 	if t.IsZero() {
 		return When{err: invalidf("the due time is the zero Time: set it, or use In(0) for now")}
@@ -91,16 +93,17 @@ func At(t time.Time) When {
 	return When{due: t}
 }
 
-// AtLocal returns the due time at which the clocks of a zone first show a date and time, say for a reminder at nine in the morning
-// where the customer lives:
+// AtLocal returns the due time at which the clocks of a zone first show a date and time, say for a
+// reminder at nine in the morning where the customer lives:
 //
 //	punctual.AtLocal("2026-11-20 09:00", "Europe/Berlin")
 //
-// The text may have seconds, and T in the place of the space. The zone is a name of the IANA time zone database, which Go reads from
-// the machine or from the package time/tzdata; "" is ErrInvalid, and so is a zone that this program does not know. If the clocks are
-// set back over the time, so that they show it twice, the due time is the first of the two. If they are set forward over it, so that
-// they never show it, it is the first instant after the gap. The instant is settled now: a message that is stored keeps it when a
-// government changes the clocks afterwards.
+// The text may have seconds, and T in the place of the space. The zone is a name of the IANA time
+// zone database, which Go reads from the machine or from the package time/tzdata; "" is ErrInvalid,
+// and so is a zone that this program does not know. If the clocks are set back over the time, so
+// that they show it twice, the due time is the first of the two. If they are set forward over it,
+// so that they never show it, it is the first instant after the gap. The instant is settled now: a
+// message that is stored keeps it when a government changes the clocks afterwards.
 func AtLocal(wall, zone string) When {
 	t, err := cron.LocalTime(wall, zone)
 	if err != nil {
@@ -114,9 +117,10 @@ func (w When) applyPush(m *NewMessage) error {
 	return w.err
 }
 
-// Spread makes the message due later by a random time from 0 to d, each equally likely, so that messages made for the same
-// instant do not all fall due at once. For example, At(nine) with Spread(10*time.Minute) is due between 9:00 and 9:10. A
-// negative d is ErrInvalid; 0 spreads nothing.
+// Spread makes the message due later by a random time from 0 to d, each equally likely, so that
+// messages made for the same instant do not all fall due at once. For example, At(nine) with
+// Spread(10*time.Minute) is due between 9:00 and 9:10. A negative d is ErrInvalid; 0 spreads
+// nothing.
 func Spread(d time.Duration) PushOption { return spreadOption(d) }
 
 type spreadOption time.Duration
@@ -138,11 +142,12 @@ func (o spreadOption) applyPush(m *NewMessage) error {
 	return nil
 }
 
-// ID names the message, with 1 to 128 printable ASCII bytes, instead of a generated ID. It makes the push idempotent (P7):
-// while the topic holds a message with this ID, a further push keeps that message, unless Replace, ReplaceIfDue or FailIfExists is
-// given. If the stored message is dead, so that it would not be delivered, the further push fails with ErrDuplicate unless Replace,
-// ReplaceIfDue or ReplaceDead is given. Once the message has finished, a further push stores a new one, unless the ID is still
-// remembered because of Remember or Settings.DedupeWindow.
+// ID names the message, with 1 to 128 printable ASCII bytes, instead of a generated ID. It makes
+// the push idempotent (P7): while the topic holds a message with this ID, a further push keeps that
+// message, unless Replace, ReplaceIfDue or FailIfExists is given. If the stored message is dead, so
+// that it would not be delivered, the further push fails with ErrDuplicate unless Replace,
+// ReplaceIfDue or ReplaceDead is given. Once the message has finished, a further push stores a new
+// one, unless the ID is still remembered because of Remember or Settings.DedupeWindow.
 func ID(s string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ID = s
@@ -153,13 +158,15 @@ func ID(s string) PushOption {
 	})
 }
 
-// Replace puts the message in the place of a stored one with the same ID, in one atomic step; see IfExistsReplace. Pushed
-// again and again with In(5*time.Second), a message is delivered 5 s after the last push, which makes a debounce.
+// Replace puts the message in the place of a stored one with the same ID, in one atomic step; see
+// IfExistsReplace. Pushed again and again with In(5*time.Second), a message is delivered 5 s after
+// the last push, which makes a debounce.
 func Replace() PushOption { return ifExists(IfExistsReplace) }
 
-// ReplaceIfDue is Replace for a stored message that is due at t, as it was when the program read it. If somebody has moved, replaced or
-// removed the message since, the push fails with ErrChanged and stores nothing (NewMessage.IfDue). t is rounded up to whole
-// milliseconds; the zero Time is ErrInvalid.
+// ReplaceIfDue is Replace for a stored message that is due at t, as it was when the program read
+// it. If somebody has moved, replaced or removed the message since, the push fails with ErrChanged
+// and stores nothing (NewMessage.IfDue). t is rounded up to whole milliseconds; the zero Time is
+// ErrInvalid.
 func ReplaceIfDue(t time.Time) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.IfExists, m.IfDue = IfExistsReplace, t
@@ -170,8 +177,8 @@ func ReplaceIfDue(t time.Time) PushOption {
 	})
 }
 
-// ReplaceDead puts the message in the place of a dead one with the same ID. It keeps a message in any other state, as a push
-// without the option does.
+// ReplaceDead puts the message in the place of a dead one with the same ID. It keeps a message in
+// any other state, as a push without the option does.
 func ReplaceDead() PushOption { return ifExists(IfExistsReplaceDead) }
 
 // FailIfExists refuses the message with ErrDuplicate if its ID is already in use.
@@ -184,10 +191,11 @@ func ifExists(v IfExists) PushOption {
 	})
 }
 
-// Remember keeps the ID of this message in use for d after the message has finished (acked, cancelled, dropped), so that a
-// push that is repeated in that time is a duplicate. It takes the place of Settings.DedupeWindow. d is rounded up to whole
-// milliseconds and at most limits.MaxFinishedRetention; 0, the default, follows the topic's setting. A dead message keeps its ID in
-// use as long as it is stored.
+// Remember keeps the ID of this message in use for d after the message has finished (acked,
+// cancelled, dropped), so that a push that is repeated in that time is a duplicate. It takes the
+// place of Settings.DedupeWindow. d is rounded up to whole milliseconds and at most
+// limits.MaxFinishedRetention; 0, the default, follows the topic's setting. A dead message keeps
+// its ID in use as long as it is stored.
 func Remember(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.Remember = d
@@ -195,9 +203,10 @@ func Remember(d time.Duration) PushOption {
 	})
 }
 
-// Timeout is how long a handler may work on this message, counted from its claim: a Worker ends the handler's context with
-// context.DeadlineExceeded then, whatever its Config.Timeout and the option worker.Timeout say. d is rounded up to whole
-// milliseconds and at most limits.MaxTimeout; 0, the default, leaves the time to the Worker.
+// Timeout is how long a handler may work on this message, counted from its claim: a Worker ends the
+// handler's context with context.DeadlineExceeded then, whatever its Config.Timeout and the option
+// worker.Timeout say. d is rounded up to whole milliseconds and at most limits.MaxTimeout; 0, the
+// default, leaves the time to the Worker.
 func Timeout(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.Timeout = d
@@ -205,7 +214,8 @@ func Timeout(d time.Duration) PushOption {
 	})
 }
 
-// Header adds one header. The names and values of all headers are at most limits.MaxHeaderBytes together.
+// Header adds one header. The names and values of all headers are at most limits.MaxHeaderBytes
+// together.
 func Header(name, value string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		addHeader(m, name, value)
@@ -213,7 +223,8 @@ func Header(name, value string) PushOption {
 	})
 }
 
-// Headers adds the headers in h. Push and Compose copy them and change nothing in h, which the caller must not change before that.
+// Headers adds the headers in h. Push and Compose copy them and change nothing in h, which the
+// caller must not change before that.
 func Headers(h map[string]string) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		for name, value := range h {
@@ -230,8 +241,8 @@ func addHeader(m *NewMessage, name, value string) {
 	m.Headers[name] = value
 }
 
-// MaxAttempts sets the most attempts that this message gets (P6), 1 to limits.MaxAttemptsLimit. 0, the default, follows
-// Settings.MaxAttempts of the topic.
+// MaxAttempts sets the most attempts that this message gets (P6), 1 to limits.MaxAttemptsLimit. 0,
+// the default, follows Settings.MaxAttempts of the topic.
 func MaxAttempts(n int) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.MaxAttempts = n
@@ -239,8 +250,9 @@ func MaxAttempts(n int) PushOption {
 	})
 }
 
-// Expire sets how long after its due time the message may still be delivered. After that it becomes dead with ReasonExpired,
-// or is dropped if DropExpired is given. 0, the default, sets no end; a negative d is ErrInvalid.
+// Expire sets how long after its due time the message may still be delivered. After that it becomes
+// dead with ReasonExpired, or is dropped if DropExpired is given. 0, the default, sets no end; a
+// negative d is ErrInvalid.
 func Expire(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.ExpireAfter = d
@@ -248,7 +260,8 @@ func Expire(d time.Duration) PushOption {
 	})
 }
 
-// DropExpired has the message dropped when it expires, instead of becoming dead. It needs Expire to have an effect.
+// DropExpired has the message dropped when it expires, instead of becoming dead. It needs Expire to
+// have an effect.
 func DropExpired() PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.DropExpired = true

@@ -95,8 +95,8 @@ func TestComposeLaterOfOneKindCounts(t *testing.T) {
 	}
 }
 
-// A delay and an instant are not of one kind, so that the later one does not count: Compose refuses both together, because it cannot know
-// which of them was meant.
+// A delay and an instant are not of one kind, so that the later one does not count: Compose refuses
+// both together, because it cannot know which of them was meant.
 func TestComposeRefusesDelayWithInstant(t *testing.T) {
 	at := punctual.At(time.Unix(1, 0))
 	for name, opts := range map[string][]punctual.PushOption{
@@ -188,7 +188,8 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// Of 1000 draws from [0,d), each quarter gets about 250. The chance that a quarter gets fewer than 100 is less than 1e-30.
+// Of 1000 draws from [0,d), each quarter gets about 250. The chance that a quarter gets fewer than
+// 100 is less than 1e-30.
 func TestSpreadIsEven(t *testing.T) {
 	const d = 4 * time.Second
 	var quarters [4]int

@@ -15,21 +15,22 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Queue is the client of programs that push messages. It stores messages, and cancels, reschedules, requeues and deletes
-// them. Concurrent calls for single messages share batches: the calls that arrive while one batch is on its way to the
-// store form the next batch, or a second one beside it when they are 32. No timer holds a call back: one that comes alone is
-// sent at once, and if its context can never end, as context.Background, it calls the store on the caller's goroutine, which
-// costs less.
-// All methods are safe for concurrent use; calls made one after the other take effect in that order, unless the context of one
-// ends before its answer.
+// Queue is the client of programs that push messages. It stores messages, and cancels, reschedules,
+// requeues and deletes them. Concurrent calls for single messages share batches: the calls that
+// arrive while one batch is on its way to the store form the next batch, or a second one beside it
+// when they are 32. No timer holds a call back: one that comes alone is sent at once, and if its
+// context can never end, as context.Background, it calls the store on the caller's goroutine, which
+// costs less. All methods are safe for concurrent use; calls made one after the other take effect
+// in that order, unless the context of one ends before its answer.
 //
-// A call whose context ends while it waits for its batch to be sent certainly did nothing. When the context ends after the
-// store has been given the batch, the error wraps ErrIndeterminate, because the operation may or may not have happened;
-// repeat it with the same ID, or read the message with Get. Since a batch serves many callers, the values of their
-// contexts do not reach the store.
+// A call whose context ends while it waits for its batch to be sent certainly did nothing. When the
+// context ends after the store has been given the batch, the error wraps ErrIndeterminate, because
+// the operation may or may not have happened; repeat it with the same ID, or read the message with
+// Get. Since a batch serves many callers, the values of their contexts do not reach the store.
 //
-// A Queue that is no longer used need not be closed, because nothing of it is left once its calls have returned: Close only refuses
-// further pushes and amendments and waits for those under way, or, when its context ends, cuts the calls for single messages short.
+// A Queue that is no longer used need not be closed, because nothing of it is left once its calls
+// have returned: Close only refuses further pushes and amendments and waits for those under way,
+// or, when its context ends, cuts the calls for single messages short.
 type Queue struct {
 	store    Store
 	observer *Observer
@@ -38,39 +39,43 @@ type Queue struct {
 	// refusal is what every call returns if the configuration is not valid.
 	refusal error
 
-	// pushes and amends turn calls for single messages into calls of Store.Push and Store.Amend; nil beside a refusal.
+	// pushes and amends turn calls for single messages into calls of Store.Push and Store.Amend;
+	// nil beside a refusal.
 	pushes *batch.Batcher[NewMessage, PushResult]
 	amends *batch.Batcher[Amendment, Amended]
 }
 
 // QueueConfig adjusts a Queue. The zero value has the defaults.
 type QueueConfig struct {
-	// limits.MaxBatch is the most items that one call of the store gets, 1 to the constant limits.MaxBatch. Default 1000.
+	// limits.MaxBatch is the most items that one call of the store gets, 1 to the constant
+	// limits.MaxBatch. Default 1000.
 	MaxBatch int
-	// MaxPendingBytes is the most memory that pushes of single messages may hold until the store has answered. Amendments of
-	// single messages may hold as much again. A call beyond it fails with ErrOverloaded (P10), unless nothing else is under
-	// way. Default 64 MiB.
+	// MaxPendingBytes is the most memory that pushes of single messages may hold until the store
+	// has answered. Amendments of single messages may hold as much again. A call beyond it fails
+	// with ErrOverloaded (P10), unless nothing else is under way. Default 64 MiB.
 	MaxPendingBytes int64
 	// Observer, if not nil, is told of pushes and amendments, as its OnPush and OnAmend say.
 	Observer *Observer
-	// Prepare, if not nil, is called with each message of a Push or PushMany before it is sent, on the caller's goroutine and with its
-	// context. It may change m, for example add the headers of a trace; m.Headers is a map of this message alone and not nil. An
-	// error refuses the message, and in a PushMany all messages of the call. Prepare is called from many goroutines at once.
+	// Prepare, if not nil, is called with each message of a Push or PushMany before it is sent, on
+	// the caller's goroutine and with its context. It may change m, for example add the headers of
+	// a trace; m.Headers is a map of this message alone and not nil. An error refuses the message,
+	// and in a PushMany all messages of the call. Prepare is called from many goroutines at once.
 	Prepare func(ctx context.Context, m *NewMessage) error
 }
 
 const (
 	defaultMaxBatch        = 1000
 	defaultMaxPendingBytes = 64 << 20
-	// maxBatchBytes is the most bytes of one call of the store, unless a single message is larger, so that small messages do
-	// not wait long behind a batch of large ones.
+	// maxBatchBytes is the most bytes of one call of the store, unless a single message is larger,
+	// so that small messages do not wait long behind a batch of large ones.
 	maxBatchBytes = 4 << 20
-	// lateBatch is how long a call of the store may take before the calls that wait are sent without waiting for its end, and the
-	// topics of the late call get batches of their own (P14).
+	// lateBatch is how long a call of the store may take before the calls that wait are sent
+	// without waiting for its end, and the topics of the late call get batches of their own (P14).
 	lateBatch = 200 * time.Millisecond
-	// callsBeside is how many calls must wait for a call of the store before they are sent beside it. With 64 goroutines that push
-	// one by one there are then two calls of the store at a time, of 32 messages each: while one waits for a disk or a network, the
-	// other one is prepared. Smaller calls cost more than they gain (decision 18).
+	// callsBeside is how many calls must wait for a call of the store before they are sent beside
+	// it. With 64 goroutines that push one by one there are then two calls of the store at a time,
+	// of 32 messages each: while one waits for a disk or a network, the other one is prepared.
+	// Smaller calls cost more than they gain (decision 18).
 	callsBeside = 32
 	// itemBytes is how much memory an item is counted with beside its body, headers and names.
 	itemBytes = 256
@@ -136,10 +141,10 @@ func (q *Queue) Store() Store {
 	return q.store
 }
 
-// Push stores one message, due now unless an option says otherwise. When it returns without an error the message is as
-// durable as the store promises (P1), and the Status of the result tells whether the message is new, a duplicate or a
-// replacement. A message that the store refused is an error, too. The caller may change body after Push has returned,
-// whatever the outcome.
+// Push stores one message, due now unless an option says otherwise. When it returns without an
+// error the message is as durable as the store promises (P1), and the Status of the result tells
+// whether the message is new, a duplicate or a replacement. A message that the store refused is an
+// error, too. The caller may change body after Push has returned, whatever the outcome.
 func (q *Queue) Push(ctx context.Context, topic string, body []byte, opts ...PushOption) (PushResult, error) {
 	m, err := Compose(topic, body, opts...)
 	if err != nil {
@@ -151,8 +156,8 @@ func (q *Queue) Push(ctx context.Context, topic string, body []byte, opts ...Pus
 	return q.pushOne(ctx, m)
 }
 
-// pushOne sends m with the next batch. If ctx can end, m.Body must not change even after the return, because the store may still read
-// it then.
+// pushOne sends m with the next batch. If ctx can end, m.Body must not change even after the
+// return, because the store may still read it then.
 func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	if err := q.refused(); err != nil {
 		return notPushed(m, err), err
@@ -176,14 +181,14 @@ func (q *Queue) pushOne(ctx context.Context, m NewMessage) (PushResult, error) {
 	return r, err
 }
 
-// PushMany stores many messages, in order, and returns a result for each, in the same order. The result of a refused message
-// has its Err set; the other messages are stored all the same.
+// PushMany stores many messages, in order, and returns a result for each, in the same order. The
+// result of a refused message has its Err set; the other messages are stored all the same.
 //
-// The error is nil only if every message was stored or kept. Otherwise it wraps a *BatchError that says how many were not, or, if
-// the Queue refuses the call as a whole, because it is closed or not valid or Prepare has failed, the error that says so, with nil
-// results.
-// More than QueueConfig.MaxBatch messages, or 4 MiB, are sent in several calls of the store, and a call that fails does not stop
-// the next one.
+// The error is nil only if every message was stored or kept. Otherwise it wraps a *BatchError that
+// says how many were not, or, if the Queue refuses the call as a whole, because it is closed or not
+// valid or Prepare has failed, the error that says so, with nil results. More than
+// QueueConfig.MaxBatch messages, or 4 MiB, are sent in several calls of the store, and a call that
+// fails does not stop the next one.
 func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
@@ -208,8 +213,8 @@ func (q *Queue) PushMany(ctx context.Context, ms []NewMessage) ([]PushResult, er
 	return rs, err
 }
 
-// pushAll sends messages to the store in as many calls as it takes. A message that could not be copied to the groups of its topic
-// is refused alone.
+// pushAll sends messages to the store in as many calls as it takes. A message that could not be
+// copied to the groups of its topic is refused alone.
 func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, error) {
 	var tooLarge []PushResult // one for each of ms, empty for those that fit; nil if all fit
 	fitting := ms
@@ -238,8 +243,9 @@ func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, err
 	return tooLarge, NewBatchError("push", errs)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. It reads the settings only for a
-// large message. If they cannot be read it returns nil, because the push then says what is wrong with the store.
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic.
+// It reads the settings only for a large message. If they cannot be read it returns nil, because
+// the push then says what is wrong with the store.
 func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
 	if CopiesFit(m) {
 		return nil
@@ -258,8 +264,8 @@ func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
 	return nil
 }
 
-// refused returns why the Queue cannot work at all, or nil. Every method asks it before it uses the store, so that the zero Queue
-// returns an error instead of a panic.
+// refused returns why the Queue cannot work at all, or nil. Every method asks it before it uses the
+// store, so that the zero Queue returns an error instead of a panic.
 func (q *Queue) refused() error {
 	if q == nil || q.store == nil && q.refusal == nil {
 		return invalidf("queue was not made by NewQueue: use that")
@@ -267,7 +273,8 @@ func (q *Queue) refused() error {
 	return q.refusal
 }
 
-// prepared calls QueueConfig.Prepare, if any, with m, after giving m a header map that no other message has.
+// prepared calls QueueConfig.Prepare, if any, with m, after giving m a header map that no other
+// message has.
 func (q *Queue) prepared(ctx context.Context, m *NewMessage) error {
 	if q.prepare == nil {
 		return nil
@@ -286,9 +293,9 @@ func notPushed(m NewMessage, err error) PushResult {
 	return PushResult{ID: m.ID, Topic: m.Topic, Err: err}
 }
 
-// Cancel removes a message that is scheduled or ready (P5). nil says that no claim will ever return the message. ErrLeased
-// says that somebody works on the message now and that no further attempt will follow. ErrNotFound says that there is no
-// such message, or that it is dead.
+// Cancel removes a message that is scheduled or ready (P5). nil says that no claim will ever return
+// the message. ErrLeased says that somebody works on the message now and that no further attempt
+// will follow. ErrNotFound says that there is no such message, or that it is dead.
 func (q *Queue) Cancel(ctx context.Context, topic, id string) error {
 	return q.amendOne(ctx, Amendment{Change: ChangeCancel, Topic: topic, ID: id}).Err
 }
@@ -299,9 +306,10 @@ func (q *Queue) CancelMany(ctx context.Context, topic string, ids []string) ([]A
 	return q.amendMany(ctx, ChangeCancel, topic, ids, When{})
 }
 
-// Reschedule moves the due time of a scheduled or ready message to w, earlier or later, in one atomic step, and returns the
-// new due time. ID, body, attempts and history stay. ErrLeased says that somebody works on the message now; nothing was
-// changed. ErrNotFound says that there is no such message, or that it is dead.
+// Reschedule moves the due time of a scheduled or ready message to w, earlier or later, in one
+// atomic step, and returns the new due time. ID, body, attempts and history stay. ErrLeased says
+// that somebody works on the message now; nothing was changed. ErrNotFound says that there is no
+// such message, or that it is dead.
 func (q *Queue) Reschedule(ctx context.Context, topic, id string, w When) (time.Time, error) {
 	return q.amendAt(ctx, Amendment{Change: ChangeReschedule, Topic: topic, ID: id}, w)
 }
@@ -312,8 +320,9 @@ func (q *Queue) RescheduleMany(ctx context.Context, topic string, ids []string, 
 	return q.amendMany(ctx, ChangeReschedule, topic, ids, w)
 }
 
-// Requeue schedules a dead message for w and returns the due time. The message has all its attempts again, and its history
-// stays. ErrNotDead says that the message is scheduled, ready or leased; ErrNotFound says that there is none.
+// Requeue schedules a dead message for w and returns the due time. The message has all its attempts
+// again, and its history stays. ErrNotDead says that the message is scheduled, ready or leased;
+// ErrNotFound says that there is none.
 func (q *Queue) Requeue(ctx context.Context, topic, id string, w When) (time.Time, error) {
 	return q.amendAt(ctx, Amendment{Change: ChangeRequeue, Topic: topic, ID: id}, w)
 }
@@ -324,9 +333,10 @@ func (q *Queue) RequeueMany(ctx context.Context, topic string, ids []string, w W
 	return q.amendMany(ctx, ChangeRequeue, topic, ids, w)
 }
 
-// Delete removes a message in any state, as Inspector.Purge does: the store keeps no finished record of the message, and its
-// ID may be used again at once. A worker that holds the message gets ErrLeaseLost. ErrNotFound says that there is no such
-// message. To stop a message that is to be delivered use Cancel, which never takes a message away from a worker.
+// Delete removes a message in any state, as Inspector.Purge does: the store keeps no finished
+// record of the message, and its ID may be used again at once. A worker that holds the message gets
+// ErrLeaseLost. ErrNotFound says that there is no such message. To stop a message that is to be
+// delivered use Cancel, which never takes a message away from a worker.
 func (q *Queue) Delete(ctx context.Context, topic, id string) error {
 	return q.amendOne(ctx, Amendment{Change: ChangeDelete, Topic: topic, ID: id}).Err
 }
@@ -377,8 +387,9 @@ func (q *Queue) amendMany(ctx context.Context, c Change, topic string, ids []str
 	return rs, err
 }
 
-// AmendMany makes changes of any kind, each as Store.Amend does, in calls of the store within the bounds of the Queue. It returns an
-// answer for each change, and a BatchError if any of them failed.
+// AmendMany makes changes of any kind, each as Store.Amend does, in calls of the store within the
+// bounds of the Queue. It returns an answer for each change, and a BatchError if any of them
+// failed.
 func (q *Queue) AmendMany(ctx context.Context, as []Amendment) ([]Amended, error) {
 	if err := q.refused(); err != nil {
 		return nil, err
@@ -393,10 +404,11 @@ func (q *Queue) AmendMany(ctx context.Context, as []Amendment) ([]Amended, error
 	return rs, err
 }
 
-// Close refuses further pushes and amendments with ErrClosed and waits for those under way. It does not close the store, so calls
-// such as Get and Configure still reach it. When ctx ends first, Close also refuses the calls for single messages that have not
-// been sent yet, and ends the context of the calls of the store that carry the others, so that these may fail with ErrIndeterminate.
-// It then returns an error that wraps ctx's. Close may be called again.
+// Close refuses further pushes and amendments with ErrClosed and waits for those under way. It does
+// not close the store, so calls such as Get and Configure still reach it. When ctx ends first,
+// Close also refuses the calls for single messages that have not been sent yet, and ends the
+// context of the calls of the store that carry the others, so that these may fail with
+// ErrIndeterminate. It then returns an error that wraps ctx's. Close may be called again.
 func (q *Queue) Close(ctx context.Context) error {
 	if q == nil || q.pushes == nil {
 		return q.refused()
@@ -409,7 +421,8 @@ func (q *Queue) Close(ctx context.Context) error {
 	return errors.Join(pushes, amends)
 }
 
-// operation returns err with the name of the operation in front, unless the text of err begins with that name already.
+// operation returns err with the name of the operation in front, unless the text of err begins with
+// that name already.
 func operation(op string, err error) error {
 	if strings.HasPrefix(err.Error(), op+": ") {
 		return err
@@ -417,9 +430,10 @@ func operation(op string, err error) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// inParts sends items to the store in calls within the bounds of c, which do not wait for the batches of c, and returns an
-// answer for each item. A call that fails does not stop the next one. failed makes the answer of an item whose call failed,
-// and errOf returns the error in an answer, or nil.
+// inParts sends items to the store in calls within the bounds of c, which do not wait for the
+// batches of c, and returns an answer for each item. A call that fails does not stop the next one.
+// failed makes the answer of an item whose call failed, and errOf returns the error in an answer,
+// or nil.
 func inParts[T, R any](ctx context.Context, op string, c *batch.Batcher[T, R], items []T, failed func(T, error) R, errOf func(R) error) ([]R, error) {
 	if err := c.Begin(); err != nil {
 		return nil, err

@@ -7,8 +7,9 @@ import (
 	"reflect"
 )
 
-// The methods of Queue that list and count messages and change the settings of topics. They need a store that is an
-// Inspector, and Finished and ListFinished one that is a FinishedKeeper; with any other store they return ErrUnsupported.
+// The methods of Queue that list and count messages and change the settings of topics. They need a
+// store that is an Inspector, and Finished and ListFinished one that is a FinishedKeeper; with any
+// other store they return ErrUnsupported.
 
 func (q *Queue) inspector() (Inspector, error) {
 	if err := q.refused(); err != nil {
@@ -26,8 +27,8 @@ func (q *Queue) Get(ctx context.Context, topic, id string) (Info, error) {
 	return i.Get(ctx, topic, id)
 }
 
-// Finished returns the record of the message that finished last under this ID, or ErrNotFound when none is kept; see
-// FinishedKeeper. On a store that is no FinishedKeeper it returns ErrUnsupported.
+// Finished returns the record of the message that finished last under this ID, or ErrNotFound when
+// none is kept; see FinishedKeeper. On a store that is no FinishedKeeper it returns ErrUnsupported.
 func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error) {
 	if err := q.refused(); err != nil {
 		return Finished{}, err
@@ -39,9 +40,10 @@ func (q *Queue) Finished(ctx context.Context, topic, id string) (Finished, error
 	return k.Finished(ctx, topic, id)
 }
 
-// ListFinished yields the finished records that fq selects, in the order that FinishedQuery says. It reads the next page, of
-// fq.Limit records, when the loop has gone through the one before. It ends after the first error, which it yields with a zero
-// Finished; on a store that is no FinishedKeeper that is ErrUnsupported. If a message finishes under an ID that was yielded while
+// ListFinished yields the finished records that fq selects, in the order that FinishedQuery says.
+// It reads the next page, of fq.Limit records, when the loop has gone through the one before. It
+// ends after the first error, which it yields with a zero Finished; on a store that is no
+// FinishedKeeper that is ErrUnsupported. If a message finishes under an ID that was yielded while
 // the loop runs, the ID may be yielded again, with its later record.
 func (q *Queue) ListFinished(ctx context.Context, fq FinishedQuery) iter.Seq2[Finished, error] {
 	return func(yield func(Finished, error) bool) {
@@ -69,9 +71,10 @@ func (q *Queue) ListFinished(ctx context.Context, fq FinishedQuery) iter.Seq2[Fi
 	}
 }
 
-// List yields the messages that lq selects, in order of time. It reads the next page, of lq.Limit messages, when the loop has
-// gone through the one before. It ends after the first error, which it yields with a zero Info. A message that changes while
-// the loop runs may be yielded as it was or as it is then, or not at all.
+// List yields the messages that lq selects, in order of time. It reads the next page, of lq.Limit
+// messages, when the loop has gone through the one before. It ends after the first error, which it
+// yields with a zero Info. A message that changes while the loop runs may be yielded as it was or
+// as it is then, or not at all.
 func (q *Queue) List(ctx context.Context, lq ListQuery) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		i, err := q.inspector()
@@ -116,10 +119,11 @@ func (q *Queue) Settings(ctx context.Context, topic string) (Settings, error) {
 	return i.Settings(ctx, topic)
 }
 
-// Configure reads the settings of a topic, has the function change edit them, stores the ones that it changed, and returns
-// all settings. It creates a topic that does not exist. If somebody else has changed the settings meanwhile, Configure reads them again
-// and calls change again, so that several callers who change settings at the same time, for instance each adds a group, do not undo each
-// other. After 100 such calls it returns ErrChanged. For example:
+// Configure reads the settings of a topic, has the function change edit them, stores the ones that
+// it changed, and returns all settings. It creates a topic that does not exist. If somebody else
+// has changed the settings meanwhile, Configure reads them again and calls change again, so that
+// several callers who change settings at the same time, for instance each adds a group, do not undo
+// each other. After 100 such calls it returns ErrChanged. For example:
 //
 //	q.Configure(ctx, "order.close", func(s *punctual.Settings) { s.Lease = time.Minute })
 func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Settings)) (Settings, error) {
@@ -142,11 +146,12 @@ func (q *Queue) Configure(ctx context.Context, topic string, change func(s *Sett
 	return Settings{}, errorf(ErrChanged, "configure %s: the settings were changed %d times while this change was under way: try again", topic, configureTries)
 }
 
-// configureTries is how often a change of settings reads them at most. Each time somebody else has changed them since, so it ends after as
-// many tries as there are others.
+// configureTries is how often a change of settings reads them at most. Each time somebody else has
+// changed them since, so it ends after as many tries as there are others.
 const configureTries = 100
 
-// patchOf returns the patch that makes settings was into set, if they are still was: it has the fields in which the two differ.
+// patchOf returns the patch that makes settings was into set, if they are still was: it has the
+// fields in which the two differ.
 func patchOf(was, set Settings) SettingsPatch {
 	if len(was.Backoff.Delays) == 0 && len(set.Backoff.Delays) == 0 {
 		set.Backoff.Delays = was.Backoff.Delays

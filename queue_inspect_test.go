@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The methods of a zero or nil Queue or Topic that return an error return ErrInvalid and do not panic.
+// The methods of a zero or nil Queue or Topic that return an error return ErrInvalid and do not
+// panic.
 func TestZeroQueueAndTopic(t *testing.T) {
 	ctx := t.Context()
 	for name, q := range map[string]*punctual.Queue{"zero": {}, "nil": nil} {
@@ -63,8 +64,8 @@ func TestZeroQueueAndTopic(t *testing.T) {
 
 func second2[T any](_ T, err error) error { return err }
 
-// Two callers who configure different settings at the same time do not undo each other. Configure can also empty a list, and refuses
-// a setting that is not allowed.
+// Two callers who configure different settings at the same time do not undo each other. Configure
+// can also empty a list, and refuses a setting that is not allowed.
 func TestQueueConfigure(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	ctx := t.Context()

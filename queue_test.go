@@ -76,8 +76,8 @@ func claimOne(t *testing.T, q *punctual.Queue, topic string) punctual.Delivery {
 	return ds[0]
 }
 
-// wantMoved returns a function that checks the answer of a reschedule or requeue: its error, and that it has a due time if and only if
-// there is no error.
+// wantMoved returns a function that checks the answer of a reschedule or requeue: its error, and
+// that it has a due time if and only if there is no error.
 func wantMoved(t *testing.T, want error) func(time.Time, error) {
 	return func(due time.Time, err error) {
 		t.Helper()
@@ -169,8 +169,8 @@ func TestQueueManyByID(t *testing.T) {
 	wantCodes(t, outs, err, "", "", "not_found", "", "")
 }
 
-// wantCodes checks the code of each answer, and that the error of the call is a BatchError that says so. want has at least one failure
-// and one success.
+// wantCodes checks the code of each answer, and that the error of the call is a BatchError that
+// says so. want has at least one failure and one success.
 func wantCodes(t *testing.T, outs []punctual.Amended, err error, want ...string) {
 	t.Helper()
 	if len(outs) != len(want) {
@@ -223,7 +223,8 @@ func TestQueuePushMany(t *testing.T) {
 	}
 }
 
-// PushMany returns an error when a single item failed, so that nobody overlooks it. The error is definite only if all items failed.
+// PushMany returns an error when a single item failed, so that nobody overlooks it. The error is
+// definite only if all items failed.
 func TestQueueManyErrors(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	ctx := t.Context()
@@ -258,7 +259,8 @@ func TestQueueManyErrors(t *testing.T) {
 	}
 }
 
-// The errors of a store may begin with the name of the operation or not. Either way the error of the queue has that name at most once.
+// The errors of a store may begin with the name of the operation or not. Either way the error of
+// the queue has that name at most once.
 func TestQueueNamesTheOperationOnce(t *testing.T) {
 	ctx := t.Context()
 	one := punctual.NewMessage{Topic: "t", ID: "a"}
@@ -335,7 +337,8 @@ func TestQueuePushManyContextEnds(t *testing.T) {
 	}
 }
 
-// A caller may change the body once Push has returned, even when the store still reads the message, because the queue has a copy.
+// A caller may change the body once Push has returned, even when the store still reads the message,
+// because the queue has a copy.
 func TestQueuePushKeepsItsOwnBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, body := make(chan struct{}), []byte("mine")
@@ -525,7 +528,8 @@ func TestQueueObserver(t *testing.T) {
 	}
 }
 
-// Of single pushes from many goroutines each gets the ID of its own message, and all messages are stored.
+// Of single pushes from many goroutines each gets the ID of its own message, and all messages are
+// stored.
 func TestQueueManyPushers(t *testing.T) {
 	q, _ := newQueue(t, nil)
 	var wg sync.WaitGroup
@@ -578,7 +582,8 @@ func BenchmarkQueuePush(b *testing.B) {
 	})
 }
 
-// A BatchError is definite only if every item certainly was not done (P13), whichever items came first.
+// A BatchError is definite only if every item certainly was not done (P13), whichever items came
+// first.
 func TestBatchErrorsAreHonest(t *testing.T) {
 	outcomes := []error{nil, punctual.ErrNoSpace, punctual.ErrIndeterminate, errors.New("an error that nobody knows")}
 	for n := range len(outcomes) * len(outcomes) * len(outcomes) {
@@ -615,8 +620,9 @@ func TestBatchErrorsAreHonest(t *testing.T) {
 	}
 }
 
-// The calls of a Queue for a topic that hangs delay those for other topics by at most 1 s (P14). Each test first shows that the
-// call for the hung topic hangs, and then that the calls for the other topics return.
+// The calls of a Queue for a topic that hangs delay those for other topics by at most 1 s (P14).
+// Each test first shows that the call for the hung topic hangs, and then that the calls for the
+// other topics return.
 
 // healthy are the topics beside the hung one.
 var healthy = []string{"a", "b", "c"}
@@ -624,8 +630,8 @@ var healthy = []string{"a", "b", "c"}
 // isolated is how long a healthy topic may have to wait for a hung one (P14).
 const isolated = time.Second
 
-// eachOwn calls f for the hung topic, waits until it hangs, and calls f for each healthy one. It returns those for which f
-// returned in time.
+// eachOwn calls f for the hung topic, waits until it hangs, and calls f for each healthy one. It
+// returns those for which f returned in time.
 func eachOwn(t *testing.T, s *hungrig.Store, f func(topic string)) (inTime []string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -11,10 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// Whoever uses a queue has to hold the root in mind, so it has few names. What a store may be beside a store, bounds, schedules, bulks
-// and events are packages of their own.
+// Whoever uses a queue has to hold the root in mind, so it has few names. What a store may be
+// beside a store, bounds, schedules, bulks and events are packages of their own.
 func TestRootIsSmall(t *testing.T) {
 	const mostNames, mostInAll = 150, 400 // in all: with exported fields and methods
 	sources, err := ownSources()
@@ -70,7 +71,8 @@ func TestRootIsSmall(t *testing.T) {
 	}
 }
 
-// exportedIn counts the exported fields of a struct, embedded ones included, and the exported methods of an interface.
+// exportedIn counts the exported fields of a struct, embedded ones included, and the exported
+// methods of an interface.
 func exportedIn(x ast.Expr) (n int) {
 	var fields *ast.FieldList
 	switch of := x.(type) {
@@ -96,8 +98,9 @@ func exportedIn(x ast.Expr) (n int) {
 
 var budgetRow = regexp.MustCompile(`(?m)^\| \x60([a-z/]+)\x60 \| ([\d,]+) \|$`)
 
-// Each package has as many shipped lines as CONTRIBUTING.md grants it at most, so that growth is noticed and has a reason. A line counts
-// if a token other than a comment is on it. "make size" prints the lines.
+// Each package has as many shipped lines as CONTRIBUTING.md grants it at most, so that growth is
+// noticed and has a reason. A line counts if a token other than a comment is on it. "make size"
+// prints the lines.
 func TestSize(t *testing.T) {
 	sources, err := ownSources()
 	if err != nil {
@@ -153,7 +156,8 @@ func budgetOf(dir string) string {
 	return first
 }
 
-// notShipped tells that the lines of a package reach no user's program: those of the suite for stores, of rigs and of examples.
+// notShipped tells that the lines of a package reach no user's program: those of the suite for
+// stores, of rigs and of examples.
 func notShipped(dir string) bool {
 	return slices.Contains([]string{"storetest", "internal/rigs", "examples"}, dir)
 }
@@ -189,5 +193,31 @@ func TestLinesAreCounted(t *testing.T) {
 		if got := budgetOf(dir); got != want {
 			t.Errorf("%s counts towards %s, want %s", dir, got, want)
 		}
+	}
+}
+
+// A line of prose in a comment has at most 100 columns, a tab counted as four, so that two files
+// fit side by side. Drawings, code and the output of examples may be wider.
+func TestCommentsAreNarrow(t *testing.T) {
+	sources, err := ownSources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, s := range sources {
+		for line := range strings.Lines(string(s.text)) {
+			text, found := strings.CutPrefix(strings.TrimLeft(line, "\t "), "// ")
+			if !found || strings.HasPrefix(text, " ") || strings.HasPrefix(path.Base(s.path), "example_") {
+				continue
+			}
+			seen++
+			line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
+			if n := utf8.RuneCountInString(line); n > 100 {
+				t.Errorf("%s: a comment of %d columns: %s", s.path, n, strings.TrimSpace(line))
+			}
+		}
+	}
+	if seen < 1000 {
+		t.Errorf("this test shows nothing: it has seen %d lines of comments", seen)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Topic is a topic of a Queue whose messages carry values of type T, encoded by a Codec. It is safe for concurrent use.
+// Topic is a topic of a Queue whose messages carry values of type T, encoded by a Codec. It is safe
+// for concurrent use.
 type Topic[T any] struct {
 	queue *Queue
 	name  string
@@ -42,13 +43,14 @@ type topicOption func(c *topicConfig)
 
 func (o topicOption) applyTopic(c *topicConfig) { o(c) }
 
-// WithCodec has a Topic use c instead of JSONCodec. All programs that push to a topic or handle its messages must use the same
-// Codec.
+// WithCodec has a Topic use c instead of JSONCodec. All programs that push to a topic or handle its
+// messages must use the same Codec.
 func WithCodec(c Codec) TopicOption {
 	return topicOption(func(t *topicConfig) { t.codec = c })
 }
 
-// NewTopic returns the topic with this name on q. With a name that is not valid each push fails with ErrInvalid.
+// NewTopic returns the topic with this name on q. With a name that is not valid each push fails
+// with ErrInvalid.
 func NewTopic[T any](q *Queue, name string, opts ...TopicOption) *Topic[T] {
 	c := topicConfig{codec: JSONCodec{}}
 	for _, o := range opts {
@@ -74,8 +76,9 @@ func (t *Topic[T]) Push(ctx context.Context, v T, opts ...PushOption) (PushResul
 	return t.queue.pushOne(ctx, m)
 }
 
-// PushMany is Queue.PushMany with a message for each value. options, if not nil, returns the options of the message for v,
-// such as its ID and due time. If a value cannot be encoded or an option is invalid, nothing is stored.
+// PushMany is Queue.PushMany with a message for each value. options, if not nil, returns the
+// options of the message for v, such as its ID and due time. If a value cannot be encoded or an
+// option is invalid, nothing is stored.
 func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []PushOption) ([]PushResult, error) {
 	if err := t.refused(); err != nil {
 		return nil, err
@@ -95,8 +98,8 @@ func (t *Topic[T]) PushMany(ctx context.Context, vs []T, options func(v T) []Pus
 	return t.queue.PushMany(ctx, ms)
 }
 
-// refused returns why the Topic cannot work at all, or nil. Because every method that uses the queue asks it first, the zero Topic
-// returns an error instead of a panic.
+// refused returns why the Topic cannot work at all, or nil. Because every method that uses the
+// queue asks it first, the zero Topic returns an error instead of a panic.
 func (t *Topic[T]) refused() error {
 	if t == nil || t.codec == nil {
 		return invalidf("topic was not made by NewTopic: use that")
@@ -104,8 +107,8 @@ func (t *Topic[T]) refused() error {
 	return t.queue.refused()
 }
 
-// Compose builds a message that carries v from options, as the function Compose does, for programs that push several messages
-// at once or later.
+// Compose builds a message that carries v from options, as the function Compose does, for programs
+// that push several messages at once or later.
 func (t *Topic[T]) Compose(v T, opts ...PushOption) (NewMessage, error) {
 	if err := t.refused(); err != nil {
 		return NewMessage{}, err
@@ -117,8 +120,8 @@ func (t *Topic[T]) Compose(v T, opts ...PushOption) (NewMessage, error) {
 	return Compose(t.name, body, opts...)
 }
 
-// Get returns the value of a message with its Info, or ErrNotFound. When the body cannot be decoded it returns the error with
-// the Info.
+// Get returns the value of a message with its Info, or ErrNotFound. When the body cannot be decoded
+// it returns the error with the Info.
 func (t *Topic[T]) Get(ctx context.Context, id string) (v T, i Info, err error) {
 	if err := t.refused(); err != nil {
 		return v, Info{}, err
@@ -180,9 +183,10 @@ func (t *Topic[T]) Delete(ctx context.Context, id string) error {
 	return t.queue.Delete(ctx, t.name, id)
 }
 
-// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A message whose body cannot be decoded is
-// retried as after any other error, because while a new release is rolled out its messages also reach processes of the old
-// release, and a further attempt may reach a process that can decode them.
+// Handler returns a Handler, for worker.Handle, that decodes the body and calls f. A message whose
+// body cannot be decoded is retried as after any other error, because while a new release is rolled
+// out its messages also reach processes of the old release, and a further attempt may reach a
+// process that can decode them.
 func (t *Topic[T]) Handler(f func(ctx context.Context, v T, d *Delivery) error) Handler {
 	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
 		var v T

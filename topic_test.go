@@ -128,8 +128,8 @@ func TestTopicBodyDoesNotDecode(t *testing.T) {
 	}
 }
 
-// While a release is rolled out, a message of its new form reaches a process of the old one first. Another attempt, by a
-// process of the new release, handles it.
+// While a release is rolled out, a message of its new form reaches a process of the old one first.
+// Another attempt, by a process of the new release, handles it.
 func TestTopicNewFormDuringDeploy(t *testing.T) {
 	q, clock := newQueue(t, nil)
 	if _, err := q.Configure(t.Context(), "t", func(s *punctual.Settings) {

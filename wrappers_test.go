@@ -19,17 +19,17 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// storeTable says for every store outside tests, and every interface that a store may have beside Store, what punctual.As
-// finds:
+// storeTable says for every store outside tests, and every interface that a store may have beside
+// Store, what punctual.As finds:
 //
 //	own     the store has the methods itself
 //	shown   it is a wrapper with an Unwrap, so what the store below is counts
 //	hidden  it is a wrapper without an Unwrap, and no more than a Store for this interface
 //	-       it is no wrapper, and does not have it
 //
-// TestStoresAndTheirInterfaces reads the interfaces and the stores from the source. So whoever adds an interface has to decide for
-// each wrapper, and whoever adds a wrapper for each interface. In sharedstore.Store the consumers come from the server of the
-// process that owns the directory.
+// TestStoresAndTheirInterfaces reads the interfaces and the stores from the source. So whoever adds
+// an interface has to decide for each wrapper, and whoever adds a wrapper for each interface. In
+// sharedstore.Store the consumers come from the server of the process that owns the directory.
 const storeTable = `
                         Inspector storekit.Checker storekit.Examiner FinishedKeeper storekit.Backuper storekit.DurabilityReporter storekit.SpaceReporter storekit.ConsumerReporter storekit.Surveyor storekit.AbilityReporter storekit.TopicNamer storekit.Repeater storekit.Reacher storekit.ClockKeeper
 
@@ -56,8 +56,9 @@ storetest/duties.standing  shown    shown   shown    shown          shown    sho
 storetest/duties.stopping  shown    shown   shown    shown          shown    shown              shown         shown            shown    shown           shown      shown           shown  shown
 `
 
-// notOfStores are the exported interfaces of the root and of storekit that a user implements and no store has. Any other exported
-// interface there that has an exported method and no type parameter counts as one of stores.
+// notOfStores are the exported interfaces of the root and of storekit that a user implements and no
+// store has. Any other exported interface there that has an exported method and no type parameter
+// counts as one of stores.
 var notOfStores = []string{"Handler", "Codec", "storekit.Clock"}
 
 func TestStoresAndTheirInterfaces(t *testing.T) {
@@ -70,7 +71,8 @@ func TestStoresAndTheirInterfaces(t *testing.T) {
 	}
 }
 
-// CONTRIBUTING.md names all optional interfaces of stores in its section for those who write a store.
+// CONTRIBUTING.md names all optional interfaces of stores in its section for those who write a
+// store.
 func TestContributingNamesInterfaces(t *testing.T) {
 	_, section, _ := strings.Cut(readText(t, "CONTRIBUTING.md"), "## Add a store")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -85,8 +87,8 @@ func TestContributingNamesInterfaces(t *testing.T) {
 	}
 }
 
-// checkStores compares the table with the stores and interfaces in the source. For each wrapper it asks for a test that hands
-// every method of Store on.
+// checkStores compares the table with the stores and interfaces in the source. For each wrapper it
+// asks for a test that hands every method of Store on.
 func checkStores(sources []source, table string) []string {
 	ts := typesOf(sources)
 	ofStores := ts.storeInterfaces()
@@ -162,8 +164,8 @@ func passTest(name string) string {
 	return path.Join(path.Dir(name), dir) + ".Test" + strings.ToUpper(first) + rest + "PassesCallsOn"
 }
 
-// types are the declared types of the module. A type is named by its folder and its own name, "server.guarded"; those of
-// the root have no folder, and so "Store" is punctual.Store.
+// types are the declared types of the module. A type is named by its folder and its own name,
+// "server.guarded"; those of the root have no folder, and so "Store" is punctual.Store.
 type types struct {
 	specs   map[string]*ast.TypeSpec
 	in      map[string]source
@@ -214,7 +216,8 @@ func nameIn(s source, name string) string {
 	return s.dir() + "." + name
 }
 
-// nameOf is the name of a type as the file writes it, also of a pointer to it, or "" when it is not of this module.
+// nameOf is the name of a type as the file writes it, also of a pointer to it, or "" when it is not
+// of this module.
 func (ts types) nameOf(s source, e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -259,8 +262,8 @@ func (ts types) isInterface(name string) bool {
 	return ok
 }
 
-// storeInterfaces are the interfaces of stores and their methods: the exported ones of the root and of storekit, and every
-// other interface or type of the module that is made of one of them.
+// storeInterfaces are the interfaces of stores and their methods: the exported ones of the root and
+// of storekit, and every other interface or type of the module that is made of one of them.
 func (ts types) storeInterfaces() map[string][]string {
 	found := make(map[string][]string)
 	for name, spec := range ts.specs {
@@ -280,8 +283,8 @@ func (ts types) storeInterfaces() map[string][]string {
 	return found
 }
 
-// madeOf returns the names of the interfaces that an interface embeds. For a type that is declared as another type it returns the name
-// of that one.
+// madeOf returns the names of the interfaces that an interface embeds. For a type that is declared
+// as another type it returns the name of that one.
 func (ts types) madeOf(s source, e ast.Expr) []string {
 	form, ok := e.(*ast.InterfaceType)
 	if !ok {
@@ -323,7 +326,8 @@ func (ts types) missing(name string, methods []string) []string {
 	return slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return slices.Contains(ts.methods[name], m) })
 }
 
-// wraps reports whether a type is a struct with a field whose type is an interface with all methods of Store.
+// wraps reports whether a type is a struct with a field whose type is an interface with all methods
+// of Store.
 func (ts types) wraps(name string, ofStores map[string][]string) bool {
 	form, ok := ts.specs[name].Type.(*ast.StructType)
 	return ok && slices.ContainsFunc(form.Fields.List, func(f *ast.Field) bool {
@@ -350,7 +354,8 @@ func (ts types) place(name string, methods []string, wraps bool) string {
 	return "hidden"
 }
 
-// The checks of checkStores and checkEmbedding on a made-up module: each must be able to fail, and must let the right thing pass.
+// The checks of checkStores and checkEmbedding on a made-up module: each must be able to fail, and
+// must let the right thing pass.
 func TestStoreChecks(t *testing.T) {
 	const (
 		contract = "// Package punctual is.\npackage punctual\ntype Store interface { Push(); Close() }\ntype Surveyor interface { Survey() }\n" +
@@ -413,7 +418,8 @@ func TestStoreChecks(t *testing.T) {
 	}
 }
 
-// opaque is a wrapper without an Unwrap, so that the other interfaces of the store below are hidden.
+// opaque is a wrapper without an Unwrap, so that the other interfaces of the store below are
+// hidden.
 type opaque struct{ punctual.Store }
 
 // shown is a wrapper that shows the store below by its Unwrap.

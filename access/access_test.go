@@ -18,8 +18,9 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// A grant for a topic by its name covers the topic's companions. A grant for a prefix covers the topics and companions whose names begin
-// with it, and a grant for a companion that companion alone. No grant covers another topic.
+// A grant for a topic by its name covers the topic's companions. A grant for a prefix covers the
+// topics and companions whose names begin with it, and a grant for a companion that companion
+// alone. No grant covers another topic.
 func TestCompanions(t *testing.T) {
 	for _, c := range []struct {
 		topics string
@@ -46,8 +47,8 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// No grant allows pushes to a companion out, because a duty of the server would forward them to any topic. The other actions are allowed
-// there as on any companion.
+// No grant allows pushes to a companion out, because a duty of the server would forward them to any
+// topic. The other actions are allowed there as on any companion.
 func TestOut(t *testing.T) {
 	for _, topics := range []string{"*", "orders", "orders@out", "orders*"} {
 		p := &Principal{Name: "x", Grants: []Grant{{Actions: All, Topics: topics}}}
@@ -60,7 +61,8 @@ func TestOut(t *testing.T) {
 	}
 }
 
-// A companion cron has the schedules of its topic as messages, so whoever works on them or amends them needs Admin as well.
+// A companion cron has the schedules of its topic as messages, so whoever works on them or amends
+// them needs Admin as well.
 func TestCron(t *testing.T) {
 	for _, topics := range []string{"*", "reports", "reports@cron"} {
 		for _, a := range []Action{Work, Amend, Work | Inspect} {
@@ -80,7 +82,8 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// Any grant of Inspect that covers the audit log lets it be read. Only a grant that names it lets it be changed.
+// Any grant of Inspect that covers the audit log lets it be read. Only a grant that names it lets
+// it be changed.
 func TestAuditTopic(t *testing.T) {
 	for _, c := range []struct {
 		grants        []Grant

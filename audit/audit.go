@@ -1,10 +1,12 @@
-// Package audit records who changed what in a store. It keeps the entries in that store itself, as messages of the topic access.AuditTopic.
-// Each message is one entry. It is due when its retention ends. If the store is a punctual.Inspector, the delivery of the topic is paused, and
-// a later change purges the entries whose retention has ended.
+// Package audit records who changed what in a store. It keeps the entries in that store itself, as
+// messages of the topic access.AuditTopic. Each message is one entry. It is due when its retention
+// ends. If the store is a punctual.Inspector, the delivery of the topic is paused, and a later
+// change purges the entries whose retention has ended.
 //
-// A change other than an amendment is entered as begun before it is made, and its entry is replaced by one with the result, so that there is no
-// such change without an entry even if the process ends in between. Only on a full disk a change that makes room may be without one. Amendments
-// are entered after they are made, several in one entry, because programs make them all day.
+// A change other than an amendment is entered as begun before it is made, and its entry is replaced
+// by one with the result, so that there is no such change without an entry even if the process ends
+// in between. Only on a full disk a change that makes room may be without one. Amendments are
+// entered after they are made, several in one entry, because programs make them all day.
 package audit
 
 import (
@@ -25,22 +27,25 @@ import (
 
 // Change is a change that a principal asks for.
 type Change struct {
-	// Who is the name of the principal that asks for the change. From is the address of the request, or of a proxy.
+	// Who is the name of the principal that asks for the change. From is the address of the
+	// request, or of a proxy.
 	Who, From string
-	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or "delete", "amend" for a
-	// request with unlike ones of the last four, a verb of schedules such as "put schedule", or one of bulk changes such as "bulk
-	// cancel".
+	// Verb is "configure", "purge", "delete topic", "push", "cancel", "reschedule", "requeue" or
+	// "delete", "amend" for a request with unlike ones of the last four, a verb of schedules such
+	// as "put schedule", or one of bulk changes such as "bulk cancel".
 	Verb string
-	// Topic is empty for a change of several topics. ID is that of the message, or the name of the schedule, if the change is about one.
+	// Topic is empty for a change of several topics. ID is that of the message, or the name of the
+	// schedule, if the change is about one.
 	Topic, ID string
-	// IDs, if not nil, is called after a change of several messages by their IDs, and returns the IDs of those that were changed. In a
-	// change of several topics each stands behind its topic and a space.
+	// IDs, if not nil, is called after a change of several messages by their IDs, and returns the
+	// IDs of those that were changed. In a change of several topics each stands behind its topic
+	// and a space.
 	IDs func() []string
-	// Detail describes the change further, for example with the settings, the state, or when a message is due. It never contains bodies.
-	// It is cut to limits.MaxErrorBytes.
+	// Detail describes the change further, for example with the settings, the state, or when a
+	// message is due. It never contains bodies. It is cut to limits.MaxErrorBytes.
 	Detail string
-	// Amends marks a change of messages by their IDs, which is entered after it was made. It must be false for a change that deletes
-	// messages, because deleted messages leave no other trace.
+	// Amends marks a change of messages by their IDs, which is entered after it was made. It must
+	// be false for a change that deletes messages, because deleted messages leave no other trace.
 	Amends bool
 }
 
@@ -49,13 +54,15 @@ type Result string
 
 // The results.
 const (
-	// Begun means that the change is under way, that the process ended during the change, or that its result could not be entered.
+	// Begun means that the change is under way, that the process ended during the change, or that
+	// its result could not be entered.
 	Begun Result = "begun"
 	// Done means that the change was made.
 	Done Result = "done"
 	// Refused means that nothing was changed.
 	Refused Result = "refused"
-	// Unknown means that the store did not say whether the change was made, or that only a part of it was made.
+	// Unknown means that the store did not say whether the change was made, or that only a part of
+	// it was made.
 	Unknown Result = "unknown"
 )
 
@@ -80,7 +87,8 @@ func (ch *Change) entry() Entry {
 	return Entry{Who: ch.Who, From: ch.From, Verb: ch.Verb, Topic: ch.Topic, ID: ch.ID, Detail: ch.Detail}
 }
 
-// addIDs adds the IDs of messages that were changed, as far as an entry has room for them. It leaves out empty ones.
+// addIDs adds the IDs of messages that were changed, as far as an entry has room for them. It
+// leaves out empty ones.
 func (e *Entry) addIDs(ids ...string) {
 	for _, id := range ids {
 		if id == "" {
@@ -96,12 +104,14 @@ func (e *Entry) addIDs(ids ...string) {
 const (
 	// Retention is how long an entry is kept.
 	Retention = 90 * 24 * time.Hour
-	// recordTime bounds how long it takes to store the result of a change, also if its request has ended.
+	// recordTime bounds how long it takes to store the result of a change, also if its request has
+	// ended.
 	recordTime = 10 * time.Second
 	// maxIDs and maxIDBytes bound the IDs of an entry.
 	maxIDs     = 100
 	maxIDBytes = 4096
-	// tidyInterval is the least time between two removals of entries past their retention, which a change that is entered makes.
+	// tidyInterval is the least time between two removals of entries past their retention, which a
+	// change that is entered makes.
 	tidyInterval = time.Hour
 )
 
@@ -116,8 +126,8 @@ type Log struct {
 	tidied time.Time // by the store's clock; guarded by mu
 }
 
-// New returns the audit log of a store. The caller still owns the store, and closes the Log before it. Each entry with its
-// result also goes to the logger.
+// New returns the audit log of a store. The caller still owns the store, and closes the Log before
+// it. Each entry with its result also goes to the logger.
 func New(store punctual.Store, log *slog.Logger) *Log {
 	l := &Log{store: store, log: log}
 	l.inspector, _ = punctual.As[punctual.Inspector](store)
@@ -125,18 +135,23 @@ func New(store punctual.Store, log *slog.Logger) *Log {
 	return l
 }
 
-// Close enters the amendments that were counted and not entered yet. Changes after Close are still entered, each in an entry of its own.
+// Close enters the amendments that were counted and not entered yet. Changes after Close are still
+// entered, each in an entry of its own.
 func (l *Log) Close() { l.coalescer.close() }
 
-// Record calls do, which makes the change and returns how many messages it changed, and enters the change. It returns what do returns.
+// Record calls do, which makes the change and returns how many messages it changed, and enters the
+// change. It returns what do returns.
 //
-// If a change without Amends cannot be entered, Record does not make it and returns an error that says so. The exception is a change that makes
-// room on a full disk. If only the result of a change cannot be entered, its entry stays as begun.
+// If a change without Amends cannot be entered, Record does not make it and returns an error that
+// says so. The exception is a change that makes room on a full disk. If only the result of a change
+// cannot be entered, its entry stays as begun.
 //
-// A change with Amends is entered after it was made, unless it changed nothing. The log counts amendments for 10 seconds at a
-// time, from the first one on. In each such time the first one of a principal with a verb in a topic has an entry of its own at
-// once. The principal's later ones with that verb in that topic share one more entry, which says how many calls they were if
-// there were several, and the IDs of the first messages, so that programs which amend all day do not fill the log.
+// A change with Amends is entered after it was made, unless it changed nothing. The log counts
+// amendments for 10 seconds at a time, from the first one on. In each such time the first one of a
+// principal with a verb in a topic has an entry of its own at once. The principal's later ones with
+// that verb in that topic share one more entry, which says how many calls they were if there were
+// several, and the IDs of the first messages, so that programs which amend all day do not fill the
+// log.
 func (l *Log) Record(ctx context.Context, ch Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	if ch.Amends {
 		return l.recordAmendment(ctx, ch, do)
@@ -197,8 +212,9 @@ func (e *Entry) setResult(ch *Change, changed int64, err error) {
 	}
 }
 
-// makesRoom reports whether the change is one of those that are needed most when the disk is full: they remove messages or can stop pushes. An
-// "amend" is one because recordChange gets it only if it deletes messages.
+// makesRoom reports whether the change is one of those that are needed most when the disk is full:
+// they remove messages or can stop pushes. An "amend" is one because recordChange gets it only if
+// it deletes messages.
 func (e *Entry) makesRoom() bool {
 	switch e.Verb {
 	case "purge", "delete topic", "delete", "cancel", "amend", "configure", "bulk delete", "bulk cancel", "delete schedule":
@@ -213,8 +229,9 @@ func (l *Log) print(e *Entry) {
 		"result", string(e.Result), "changed", e.Changed, "error", e.Error)
 }
 
-// enter stores new entries of changes that were made, and writes them to the log of the program. An error of the store goes to that log as
-// well and is not returned, because the changes were made already.
+// enter stores new entries of changes that were made, and writes them to the log of the program. An
+// error of the store goes to that log as well and is not returned, because the changes were made
+// already.
 func (l *Log) enter(ctx context.Context, entries ...Entry) {
 	err := l.tryEnter(storekit.WithoutRequest(ctx), entries)
 	for i := range entries {
@@ -263,7 +280,8 @@ func (l *Log) write(ctx context.Context, ids []string, entries []Entry) error {
 	return nil
 }
 
-// tidy pauses the delivery of the topic and removes entries past their retention. After a success it does nothing for tidyInterval.
+// tidy pauses the delivery of the topic and removes entries past their retention. After a success
+// it does nothing for tidyInterval.
 func (l *Log) tidy(ctx context.Context, now time.Time) error {
 	if l.inspector == nil {
 		return nil // the topic is not paused then, but entries are delivered only to a consumer that claims from it
@@ -289,16 +307,19 @@ const (
 	maxWindow = 1000
 	// maxReads bounds the windows that one call of Before reads.
 	maxReads = 50
-	// Grain is the least difference between two different times of entries, because stores keep times in milliseconds.
+	// Grain is the least difference between two different times of entries, because stores keep
+	// times in milliseconds.
 	Grain = time.Millisecond
 )
 
-// Before returns the newest entries older than to, the newest first, and the instant from which to go on, which is zero if there are no older
-// entries. There are at most n entries, or more because those of the same instant are returned together. now is the time of the store's
-// clock. The store must be a punctual.Inspector.
+// Before returns the newest entries older than to, the newest first, and the instant from which to
+// go on, which is zero if there are no older entries. There are at most n entries, or more because
+// those of the same instant are returned together. now is the time of the store's clock. The store
+// must be a punctual.Inspector.
 //
-// Before lists the entries in ascending order, so it reads windows of time: one that ends at to, and then others further back. It widens the
-// window where there are few entries and narrows it where there are more than one call returns.
+// Before lists the entries in ascending order, so it reads windows of time: one that ends at to,
+// and then others further back. It widens the window where there are few entries and narrows it
+// where there are more than one call returns.
 func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Entry, next time.Time, err error) {
 	oldest := now.Add(-Retention)
 	width := time.Hour
@@ -336,9 +357,10 @@ func (l *Log) Before(ctx context.Context, to, now time.Time, n int) (found []Ent
 	return found, next, nil
 }
 
-// Canceller returns the entry of the cancel that ended a message, or nil if the message ended in another way, if the log has no such entry, or
-// if the log may not be read (ErrForbidden). An entry has room for some IDs alone, so the cancel of a program that makes many may be missing.
-// A cancel of all messages that match has no IDs.
+// Canceller returns the entry of the cancel that ended a message, or nil if the message ended in
+// another way, if the log has no such entry, or if the log may not be read (ErrForbidden). An entry
+// has room for some IDs alone, so the cancel of a program that makes many may be missing. A cancel
+// of all messages that match has no IDs.
 func Canceller(ctx context.Context, i punctual.Inspector, f *punctual.Finished) (*Entry, error) {
 	if f.Outcome != punctual.OutcomeCancelled {
 		return nil, nil
@@ -371,8 +393,9 @@ func (e *Entry) names(topic, id string) bool {
 	return e.Topic == topic && (e.ID == id || slices.Contains(e.IDs, id)) || e.Topic == "" && slices.Contains(e.IDs, topic+" "+id)
 }
 
-// Pauser returns the entry of the change that has paused the delivery of a topic which is paused, or nil if the newest maxWindow entries
-// have none. now is the time of the store's clock. The store must be a punctual.Inspector.
+// Pauser returns the entry of the change that has paused the delivery of a topic which is paused,
+// or nil if the newest maxWindow entries have none. now is the time of the store's clock. The store
+// must be a punctual.Inspector.
 func (l *Log) Pauser(ctx context.Context, topic string, now time.Time) (*Entry, error) {
 	all, _, err := l.Before(ctx, now.Add(Grain), now, maxWindow)
 	if err != nil {
@@ -396,9 +419,10 @@ func (l *Log) Pauser(ctx context.Context, topic string, now time.Time) (*Entry, 
 	return nil, nil
 }
 
-// between returns the entries from one instant until before another one, the oldest first. whole is false if the store says that there are
-// more than it has returned, at most maxWindow. Entries that differ by less than a Grain have one instant and are always whole, because
-// there is no narrower window to read them in.
+// between returns the entries from one instant until before another one, the oldest first. whole is
+// false if the store says that there are more than it has returned, at most maxWindow. Entries that
+// differ by less than a Grain have one instant and are always whole, because there is no narrower
+// window to read them in.
 func between(ctx context.Context, i punctual.Inspector, from, to time.Time) (found []Entry, whole bool, err error) {
 	q := punctual.ListQuery{
 		Topic: access.AuditTopic, State: punctual.StateScheduled, From: from.Add(Retention), To: to.Add(Retention), Limit: maxWindow,

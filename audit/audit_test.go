@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The stored form of an entry never changes, because programs read entries of older programs for 90 days.
+// The stored form of an entry never changes, because programs read entries of older programs for 90
+// days.
 func TestStoredEntry(t *testing.T) {
 	l, store, _ := newLog(t, nil)
 	ch := Change{Who: "ann", From: "10.0.0.1", Verb: "delete", Topic: "orders", ID: "a-1", Detail: "x"}
@@ -114,7 +115,8 @@ func (f *failing) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctua
 	return f.Store.Push(ctx, ms)
 }
 
-// A change that cannot be entered is not made. A change whose result cannot be entered is made and stays in the log as begun.
+// A change that cannot be entered is not made. A change whose result cannot be entered is made and
+// stays in the log as begun.
 func TestChangeThatCannotBeRecorded(t *testing.T) {
 	for from, made := range map[int]bool{1: false, 2: true} {
 		l, _, clock := newLog(t, func(s *memstore.Store) punctual.Store { return &failing{Store: s, from: from} })
@@ -146,7 +148,8 @@ func TestPurgeOnAFullDisk(t *testing.T) {
 	}
 }
 
-// Entries are never delivered. They are kept for 90 days, and removed with the next change after that.
+// Entries are never delivered. They are kept for 90 days, and removed with the next change after
+// that.
 func TestRetention(t *testing.T) {
 	l, store, clock := newLog(t, nil)
 	record := func(verb string) {
@@ -173,8 +176,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Entries past their retention are removed also while the store's clock is where it was before the log last removed some, because it has
-// stepped back since.
+// Entries past their retention are removed also while the store's clock is where it was before the
+// log last removed some, because it has stepped back since.
 func TestRetentionAfterAStep(t *testing.T) {
 	l, store, clock := newLog(t, nil)
 	record := func() {
@@ -199,8 +202,8 @@ func TestRetentionAfterAStep(t *testing.T) {
 	}
 }
 
-// Pages of the log go back in time without a gap or a repetition, through bursts and through empty weeks. They take a
-// bounded number of calls.
+// Pages of the log go back in time without a gap or a repetition, through bursts and through empty
+// weeks. They take a bounded number of calls.
 func TestBefore(t *testing.T) {
 	l, _, clock := newLog(t, nil)
 	var want []string
@@ -255,8 +258,9 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// Canceller finds the cancel that ended a message, also one that was asked for early in a long lease, and no push of the same message. It finds
-// none where the message ended in another way, nobody has entered the cancel, or the log may not be read.
+// Canceller finds the cancel that ended a message, also one that was asked for early in a long
+// lease, and no push of the same message. It finds none where the message ended in another way,
+// nobody has entered the cancel, or the log may not be read.
 func TestCanceller(t *testing.T) {
 	l, store, clock := newLog(t, nil)
 	record := func(who, verb, topic, id string, failed error) {

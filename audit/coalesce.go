@@ -10,12 +10,13 @@ import (
 const (
 	// coalesceTime is how long amendments are counted before they are entered.
 	coalesceTime = 10 * time.Second
-	// maxCoalesced is how many kinds of amendments have entries of their own. Further kinds are counted without their topics, together for each
-	// principal and verb.
+	// maxCoalesced is how many kinds of amendments have entries of their own. Further kinds are
+	// counted without their topics, together for each principal and verb.
 	maxCoalesced = 200
 )
 
-// coalescer counts amendments of the same kind into one entry. Its methods are safe for concurrent use.
+// coalescer counts amendments of the same kind into one entry. Its methods are safe for concurrent
+// use.
 type coalescer struct {
 	write func(ctx context.Context, entries ...Entry)
 
@@ -34,8 +35,10 @@ type counted struct {
 	calls int
 }
 
-// add counts an amendment that was made. It returns true for one that the caller has to enter itself, at once: the first of its kind, and each
-// one that comes after close, when collect has ended. When e is of a further kind and there are too many, add takes topic, ID and detail out of e.
+// add counts an amendment that was made. It returns true for one that the caller has to enter
+// itself, at once: the first of its kind, and each one that comes after close, when collect has
+// ended. When e is of a further kind and there are too many, add takes topic, ID and detail out of
+// e.
 func (c *coalescer) add(e *Entry) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +76,8 @@ func (c *coalescer) add(e *Entry) (first bool) {
 	return false
 }
 
-// collect waits for coalesceTime or until the coalescer is closed, and then enters what was counted. It is a goroutine that add starts and close
-// waits for.
+// collect waits for coalesceTime or until the coalescer is closed, and then enters what was
+// counted. It is a goroutine that add starts and close waits for.
 func (c *coalescer) collect() {
 	timer := time.NewTimer(coalesceTime)
 	defer timer.Stop()

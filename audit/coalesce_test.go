@@ -21,7 +21,8 @@ func amends(t *testing.T, l *Log, ch Change, n int64, failed error) {
 	}
 }
 
-// The first amendment has an entry at once. The amendments that follow share one more entry, which counts them.
+// The first amendment has an entry at once. The amendments that follow share one more entry, which
+// counts them.
 func TestAmendmentsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, clock := newLog(t, nil)

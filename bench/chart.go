@@ -30,8 +30,9 @@ type panel struct {
 	logFrom float64 // where a logarithmic vertical axis begins; 0 if the axis is linear, which begins at 0
 }
 
-// The colours. Values that have an order, such as quantiles, have steps of one hue (ordered). Punctual, the reference and the
-// rival have three different hues. The background is transparent, and all colours can be read on white and on black.
+// The colours. Values that have an order, such as quantiles, have steps of one hue (ordered).
+// Punctual, the reference and the rival have three different hues. The background is transparent,
+// and all colours can be read on white and on black.
 var (
 	ordered = []color.Color{rgb(0xa5cbf7), rgb(0x6aa7ec), rgb(0x2a78d6), rgb(0x2560ab)}
 	ours    = rgb(0x2a78d6)
@@ -46,8 +47,8 @@ func rgb(v uint32) color.Color {
 	return color.RGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 0xff}
 }
 
-// sans is the variant of the font in which the plots are drawn. The drawing package then writes fontFamily into the SVG, and svg
-// adds fallbacks to it, for readers who do not have that font.
+// sans is the variant of the font in which the plots are drawn. The drawing package then writes
+// fontFamily into the SVG, and svg adds fallbacks to it, for readers who do not have that font.
 const (
 	sans       = "Sans"
 	fontFamily = "font-family:Liberation Sans"
@@ -87,7 +88,8 @@ func newPanel(title, x, y string, groups ...string) *panel {
 	return p
 }
 
-// newLogPanel returns a panel with a logarithmic vertical axis. The axis begins at from, which is also the least value shown.
+// newLogPanel returns a panel with a logarithmic vertical axis. The axis begins at from, which is
+// also the least value shown.
 func newLogPanel(from float64, title, x, y string, groups ...string) *panel {
 	p := newPanel(title, x, y, groups...)
 	p.logFrom = from
@@ -123,8 +125,9 @@ func (p *panel) upTo(vs ...float64) {
 // shown returns v, or the begin of a logarithmic axis if v is less.
 func (p *panel) shown(v float64) float64 { return max(v, p.logFrom) }
 
-// bars draws a bar for each value that is not nil: as high as the median, with a thin line from the least to the greatest of
-// the rounds, and a label above. offset moves the bars aside, in widths of a bar. bars returns their entry for a legend.
+// bars draws a bar for each value that is not nil: as high as the median, with a thin line from the
+// least to the greatest of the rounds, and a label above. offset moves the bars aside, in widths of
+// a bar. bars returns their entry for a legend.
 func (p *panel) bars(c color.Color, offset float64, vs []*spread, label func(spread) string) plot.Thumbnailer {
 	values := make(plotter.Values, len(vs))
 	ranges := errorPoints{}
@@ -198,7 +201,8 @@ func (p *panel) curve(ps []point, c color.Color) {
 	p.Add(l)
 }
 
-// aim draws a dashed line at the height v from one place of the horizontal axis to another, with a label above its left end.
+// aim draws a dashed line at the height v from one place of the horizontal axis to another, with a
+// label above its left end.
 func (p *panel) aim(from, to, v float64, label string) {
 	p.upTo(v)
 	l := must(plotter.NewLine(plotter.XYs{{X: from, Y: v}, {X: to, Y: v}}))
@@ -207,7 +211,8 @@ func (p *panel) aim(from, to, v float64, label string) {
 	p.label(plotter.XYLabels{XYs: plotter.XYs{{X: from, Y: v}}, Labels: []string{label}}, vg.Point{X: 2, Y: 2}, text.XLeft, aimed)
 }
 
-// sameScale makes all vertical axes end where the highest ends, so that the panels can be compared, and returns the panels.
+// sameScale makes all vertical axes end where the highest ends, so that the panels can be compared,
+// and returns the panels.
 func sameScale(ps []*panel) []*panel {
 	top := 0.0
 	for _, p := range ps {
@@ -237,8 +242,8 @@ func (c chart) svg() string {
 	return strings.ReplaceAll(b.String(), fontFamily, fontFamily+fallbacks)
 }
 
-// must returns v and panics if err is not nil. It is for the plotters, which return an error only for NaN, infinities and an empty
-// list.
+// must returns v and panics if err is not nil. It is for the plotters, which return an error only
+// for NaN, infinities and an empty list.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("bench: " + err.Error())

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// childVerb is the verb of the process of a round. The bench starts itself again with this verb and a task,
-// and reads lines of JSON from the standard output of that process.
+// childVerb is the verb of the process of a round. The bench starts itself again with this verb and
+// a task, and reads lines of JSON from the standard output of that process.
 const childVerb = "child"
 
 // task says which round a child runs, and with which folders and sizes.

@@ -19,22 +19,26 @@ import (
 	"github.com/punctualmq/punctual/redisstore"
 )
 
-// These scenarios measure the console over a store with many pending messages: how long pages take, directly after a start and
-// later, how much CPU time a page costs that stays open, and whether such a page makes memory grow.
+// These scenarios measure the console over a store with many pending messages: how long pages take,
+// directly after a start and later, how much CPU time a page costs that stays open, and whether
+// such a page makes memory grow.
 
 const (
 	consoleTopics = 8 // topics among which the messages are divided
-	// consoleRefresh is how long an open page waits before it asks for new figures again, unless an answer takes long.
+	// consoleRefresh is how long an open page waits before it asks for new figures again, unless an
+	// answer takes long.
 	consoleRefresh = 2 * time.Second
 	// consoleViews is how many pages openLater opens one after the other.
 	consoleViews = 50
-	// consoleRest is how long nobody looks before the last page of openLater is opened. It is longer than the minute for which the
-	// console shows old figures in any case, if new ones take longer than its patience (longAgo in internal/overview).
+	// consoleRest is how long nobody looks before the last page of openLater is opened. It is
+	// longer than the minute for which the console shows old figures in any case, if new ones take
+	// longer than its patience (longAgo in internal/overview).
 	consoleRest = 65 * time.Second
 	// consoleOpen is for how many windows a page stays open while its cost is measured.
 	consoleOpen = 1
-	// consoleOpenPostgres is the same on PostgreSQL. It is more, because counting takes longest there and so is done least often,
-	// and the page has to be open for long enough that a count can fall within.
+	// consoleOpenPostgres is the same on PostgreSQL. It is more, because counting takes longest
+	// there and so is done least often, and the page has to be open for long enough that a count
+	// can fall within.
 	consoleOpenPostgres = 4
 	// consoleAsks is how many times an open page asks in two hours.
 	consoleAsks = int(2 * time.Hour / consoleRefresh)
@@ -43,13 +47,15 @@ const (
 // consoleWorld is a store that the console shows.
 type consoleWorld struct {
 	store punctual.Store
-	// serverCPU returns the CPU time of the store's server. It is nil for the embedded store, which has no server.
+	// serverCPU returns the CPU time of the store's server. It is nil for the embedded store, which
+	// has no server.
 	serverCPU func() (time.Duration, error)
 	// open is for how many windows a page stays open.
 	open int
 }
 
-// consoleStores are the stores that are measured. pending is how many messages each has, and with makes it.
+// consoleStores are the stores that are measured. pending is how many messages each has, and with
+// makes it.
 var consoleStores = []struct {
 	name    string
 	pending func(sizes) int
@@ -102,8 +108,8 @@ func fillConsole(ctx context.Context, e *env, store punctual.Store, n int) error
 	return nil
 }
 
-// withConsoleDisk fills the store, closes it and opens it again before it calls f, because a console begins with the start of a
-// program.
+// withConsoleDisk fills the store, closes it and opens it again before it calls f, because a
+// console begins with the start of a program.
 func withConsoleDisk(ctx context.Context, e *env, n int, f func(consoleWorld) error) error {
 	store, err := openStore(e)
 	if err != nil {
@@ -156,8 +162,9 @@ func withConsolePostgres(ctx context.Context, e *env, n int, f func(consoleWorld
 	})
 }
 
-// watchConsole measures in this order: the CPU time while nobody looks, the first pages, the CPU time until all messages are
-// counted, the CPU time while a page is open, the pages that are opened later, and the growth of memory.
+// watchConsole measures in this order: the CPU time while nobody looks, the first pages, the CPU
+// time until all messages are counted, the CPU time while a page is open, the pages that are opened
+// later, and the growth of memory.
 func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 	e.say("nobody looks")
 	idle, err := w.load(ctx, time.Now().Add(e.sizes.Window), nil)
@@ -196,8 +203,8 @@ func watchConsole(ctx context.Context, e *env, w consoleWorld, n int) error {
 	return errors.Join(err, c.Close())
 }
 
-// openConsole opens pages as the first visitor would, and notes how long each takes, and how long after began all messages are
-// counted.
+// openConsole opens pages as the first visitor would, and notes how long each takes, and how long
+// after began all messages are counted.
 func openConsole(ctx context.Context, e *env, c *console.Console, began time.Time) error {
 	e.say("opening pages")
 	for _, p := range []struct{ name, path string }{
@@ -217,7 +224,8 @@ func openConsole(ctx context.Context, e *env, c *console.Console, began time.Tim
 	return nil
 }
 
-// openLater opens a page many times and notes how long that takes when others have just looked, and once more after consoleRest.
+// openLater opens a page many times and notes how long that takes when others have just looked, and
+// once more after consoleRest.
 func openLater(ctx context.Context, e *env, c *console.Console) error {
 	e.say("opening pages once more")
 	rec := newRecorder()
@@ -246,7 +254,8 @@ func ask(ctx context.Context, c *console.Console) error {
 	return err
 }
 
-// view requests a page as a browser on this machine would, and returns how long the answer took, and the page.
+// view requests a page as a browser on this machine would, and returns how long the answer took,
+// and the page.
 func view(ctx context.Context, c *console.Console, path string) (time.Duration, string, error) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, http.NoBody)
 	r.RemoteAddr = "127.0.0.1:1"
@@ -260,7 +269,8 @@ func view(ctx context.Context, c *console.Console, path string) (time.Duration, 
 	return took, rec.Body.String(), nil
 }
 
-// untilCounted waits until the first page has its three charts, for which all messages must be counted, and returns when that was.
+// untilCounted waits until the first page has its three charts, for which all messages must be
+// counted, and returns when that was.
 func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
 	for {
 		_, text, err := view(ctx, c, "/")
@@ -273,8 +283,8 @@ func untilCounted(ctx context.Context, c *console.Console) (time.Time, error) {
 	}
 }
 
-// load returns how much CPU time this process and the server use in a second, measured until the given time. If f is not nil it is
-// called every consoleRefresh meanwhile.
+// load returns how much CPU time this process and the server use in a second, measured until the
+// given time. If f is not nil it is called every consoleRefresh meanwhile.
 func (w consoleWorld) load(ctx context.Context, until time.Time, f func() error) (float64, error) {
 	start := time.Now()
 	before, err := w.cpu()

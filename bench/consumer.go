@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// consumerVerb is the verb of a consumer, a process that handles the messages of one system. A round starts as many
-// as its scenario says. A consumer runs until its standard input ends, and then writes what it handled into a file.
+// consumerVerb is the verb of a consumer, a process that handles the messages of one system. A
+// round starts as many as its scenario says. A consumer runs until its standard input ends, and
+// then writes what it handled into a file.
 const consumerVerb = "consumer"
 
 // consumerTask says which system's messages a consumer handles, and how.
@@ -21,10 +22,11 @@ type consumerTask struct {
 	System string `json:"system"`
 	Addr   string `json:"addr"`
 	Slots  int    `json:"slots"` // concurrency; the reference takes that many messages at a time
-	// Topics is how many numbered topics the consumer serves; 0 stands for the one topic that most scenarios have.
+	// Topics is how many numbered topics the consumer serves; 0 stands for the one topic that most
+	// scenarios have.
 	Topics int `json:"topics,omitempty"`
-	// Instant is when the reference begins to take messages, because it does not look at due times. The other systems
-	// ignore Instant.
+	// Instant is when the reference begins to take messages, because it does not look at due times.
+	// The other systems ignore Instant.
 	Instant time.Time `json:"instant"`
 	// Records is the file into which the consumer writes its records.
 	Records string `json:"records"`
@@ -75,7 +77,8 @@ func (r *records) count() int64 {
 	return int64(len(r.list))
 }
 
-// tellEvery is how long a consumer waits at least between two reports of how many messages it has handled.
+// tellEvery is how long a consumer waits at least between two reports of how many messages it has
+// handled.
 const tellEvery = 20 * time.Millisecond
 
 func consumerCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
@@ -126,8 +129,9 @@ func runConsumer(ctx context.Context, t consumerTask, stdout io.Writer) error {
 	return lines.Encode(consumerReport{Done: true, CPU: end - begin})
 }
 
-// tell reports how many messages were handled, each time there are more, until over is closed. While nothing is handled it
-// waits for more, so that an idle consumer uses no CPU time for reports.
+// tell reports how many messages were handled, each time there are more, until over is closed.
+// While nothing is handled it waits for more, so that an idle consumer uses no CPU time for
+// reports.
 func (r *records) tell(lines *json.Encoder, over <-chan struct{}) error {
 	for {
 		select {

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// These scenarios measure how many messages a second can be cancelled or rescheduled by ID. The messages are picked at random
-// among those pending.
+// These scenarios measure how many messages a second can be cancelled or rescheduled by ID. The
+// messages are picked at random among those pending.
 
 const (
 	amendSingles = 64 // callers, where each amends one message at a time
@@ -47,7 +47,8 @@ func amendScenarios() []scenario {
 	return all
 }
 
-// amendment is a way of amending messages by ID: a verb, how many messages each call names, and how many callers there are.
+// amendment is a way of amending messages by ID: a verb, how many messages each call names, and how
+// many callers there are.
 type amendment struct {
 	verb    string
 	batch   int
@@ -91,7 +92,8 @@ func (a amendment) all(ctx context.Context, e *env, q *punctual.Queue, ids []str
 	})
 }
 
-// some amends messages by one call, and returns an error unless all of them were there to be amended.
+// some amends messages by one call, and returns an error unless all of them were there to be
+// amended.
 func (a amendment) some(ctx context.Context, q *punctual.Queue, ids []string) error {
 	when := punctual.At(farDue(time.Now()))
 	var err error

@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// These scenarios show how GOMAXPROCS changes the lateness of messages while handlers of another topic compute all the time.
+// These scenarios show how GOMAXPROCS changes the lateness of messages while handlers of another
+// topic compute all the time.
 
 const (
 	busyTopic = "busy"
@@ -42,11 +43,12 @@ func busyScenarios() []scenario {
 	return all
 }
 
-// busyWindow returns the window of these scenarios. It is shorter than that of others because these are many.
+// busyWindow returns the window of these scenarios. It is shorter than that of others because these
+// are many.
 func busyWindow(z sizes) time.Duration { return z.Window / 4 }
 
-// keepBusy pushes one message for each busy handler and registers with w a handler that computes until the returned
-// function is called.
+// keepBusy pushes one message for each busy handler and registers with w a handler that computes
+// until the returned function is called.
 func (l *load) keepBusy(ctx context.Context, w *worker.Worker) (stop func(), err error) {
 	if l.busy == 0 {
 		return func() {}, nil

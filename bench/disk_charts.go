@@ -26,8 +26,8 @@ var quantiles = []struct{ value, name string }{
 
 const late = "ms late when the handler starts"
 
-// addLateness draws the quantiles of lateness of each scenario, the medians over its rounds, at places 0, 1, 2 and so on of the
-// horizontal axis.
+// addLateness draws the quantiles of lateness of each scenario, the medians over its rounds, at
+// places 0, 1, 2 and so on of the horizontal axis.
 func (p *panel) addLateness(r run, scenarios ...string) {
 	values := plotter.XYLabels{}
 	for n, q := range quantiles {
@@ -79,7 +79,8 @@ func latenessChart(r run) chart {
 	}
 }
 
-// spreads returns the spread of a value for each scenario, or nil for a scenario of which no round has it.
+// spreads returns the spread of a value for each scenario, or nil for a scenario of which no round
+// has it.
 func (r run) spreads(value string, scenarios ...string) []*spread {
 	var out []*spread
 	for _, scenario := range scenarios {
@@ -113,8 +114,8 @@ func scheduleChart(r run) chart {
 	}
 }
 
-// medianRound returns the round of a scenario whose value is the closest to the median, the first of them if there are several.
-// It returns false if no round has the value.
+// medianRound returns the round of a scenario whose value is the closest to the median, the first
+// of them if there are several. It returns false if no round has the value.
 func (r run) medianRound(scenario, value string) (Result, bool) {
 	s, ok := r.over(scenario, value)
 	if !ok {

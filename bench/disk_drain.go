@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// This scenario measures how fast messages that are all due in one instant are claimed and acked, and how late the messages of
-// another topic, the bystanders, are meanwhile.
+// This scenario measures how fast messages that are all due in one instant are claimed and acked,
+// and how late the messages of another topic, the bystanders, are meanwhile.
 
 const (
 	drainHands    = 64          // the worker's concurrency
@@ -29,7 +29,8 @@ func drainScenario() scenario {
 	}
 }
 
-// fillTime returns how long before its instant a round with n messages begins to measure the limit and to push.
+// fillTime returns how long before its instant a round with n messages begins to measure the limit
+// and to push.
 func fillTime(n int) time.Duration { return time.Second + time.Duration(n)*20*time.Microsecond }
 
 // burst is a round of drain.
@@ -41,8 +42,8 @@ type burst struct {
 	done    chan struct{} // closed when the handler of the last message has begun
 	doneAt  time.Time     // set before done is closed
 
-	// Lateness and number of the bystanders that were due while the burst was handled: started is how late their handler
-	// began, claimed how late they were claimed.
+	// Lateness and number of the bystanders that were due while the burst was handled: started is
+	// how late their handler began, claimed how late they were claimed.
 	started, claimed *recorder
 	seen             atomic.Int64
 	worst            worstCurve // the longest of started, over the time since due
@@ -63,7 +64,8 @@ func runDrain(ctx context.Context, e *env) error {
 	return closeStore(store, err)
 }
 
-// run fills the store, starts a worker, waits for the instant, and returns how many messages a second were handled from then on.
+// run fills the store, starts a worker, waits for the instant, and returns how many messages a
+// second were handled from then on.
 func (b *burst) run(ctx context.Context, e *env, store punctual.Store) (rate float64, err error) {
 	q := punctual.NewQueue(store, nil)
 	e.say("pushing %d messages for one instant", b.size)
@@ -130,8 +132,8 @@ func (b *burst) drain(ctx context.Context, e *env, q *punctual.Queue) error {
 	return awaitCount(ctx, &b.arrived, &b.pushed)
 }
 
-// watch waits until the whole burst is handled, and notes the rate of each 100 ms. It returns an error when nothing of the burst
-// was handled for settleTime.
+// watch waits until the whole burst is handled, and notes the rate of each 100 ms. It returns an
+// error when nothing of the burst was handled for settleTime.
 func (b *burst) watch(ctx context.Context, out *Result) error {
 	tick := time.NewTicker(curveSlot)
 	defer tick.Stop()
@@ -201,7 +203,8 @@ func (b *burst) fill(ctx context.Context, q *punctual.Queue) error {
 	return nil
 }
 
-// handle handles a message of the burst. The burst counts as handled when the last handler begins, before that message is acked.
+// handle handles a message of the burst. The burst counts as handled when the last handler begins,
+// before that message is acked.
 func (b *burst) handle(_ context.Context, d *punctual.Delivery) error {
 	if time.Now().Before(d.Due) {
 		b.early.Add(1)
@@ -213,8 +216,8 @@ func (b *burst) handle(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// handleBystander handles a bystander, and records its lateness if it was due while the burst was handled. That
-// includes a bystander that arrives only after the burst.
+// handleBystander handles a bystander, and records its lateness if it was due while the burst was
+// handled. That includes a bystander that arrives only after the burst.
 func (b *burst) handleBystander(_ context.Context, d *punctual.Delivery) error {
 	late := time.Since(d.Due)
 	defer b.arrived.Add(1)
@@ -235,9 +238,9 @@ func (b *burst) handleBystander(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// pushBystanders pushes a message every 10 ms, due 100 ms later, until ctx ends. Each push has a goroutine of its own, so
-// that a slow push does not delay the next one. In the end pushBystanders waits for the pushes under way, and returns the first
-// error.
+// pushBystanders pushes a message every 10 ms, due 100 ms later, until ctx ends. Each push has a
+// goroutine of its own, so that a slow push does not delay the next one. In the end pushBystanders
+// waits for the pushes under way, and returns the first error.
 func (b *burst) pushBystanders(ctx context.Context, q *punctual.Queue) error {
 	tick := time.NewTicker(bystanderTick)
 	defer tick.Stop()

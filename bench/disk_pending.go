@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// These scenarios measure what many pending messages mean for memory, disk, reopening, lateness, cancel, reschedule
-// and scheduling. All work on the one store that pending/fill makes, one after the other.
+// These scenarios measure what many pending messages mean for memory, disk, reopening, lateness,
+// cancel, reschedule and scheduling. All work on the one store that pending/fill makes, one after
+// the other.
 
 const (
 	fillBatch    = 1000
@@ -105,7 +106,8 @@ func (e *env) fill(ctx context.Context, store punctual.Store) (rate float64, err
 	return rate, ids.save(e.kept)
 }
 
-// curve notes one point of each curve of pending/fill: rate, memory and disk use when n messages are pushed.
+// curve notes one point of each curve of pending/fill: rate, memory and disk use when n messages
+// are pushed.
 func (e *env) curve(n int, rate float64) error {
 	rss, _, err := memory()
 	if err != nil {
@@ -122,8 +124,8 @@ func (e *env) curve(n int, rate float64) error {
 	return nil
 }
 
-// runReopen opens the store and pushes one message, and notes how long both took. Then it cancels that message and counts the
-// messages of the store.
+// runReopen opens the store and pushes one message, and notes how long both took. Then it cancels
+// that message and counts the messages of the store.
 func runReopen(ctx context.Context, e *env) error {
 	start := time.Now()
 	store, err := openStore(e)
@@ -158,7 +160,8 @@ func (e *env) countPending(ctx context.Context, store punctual.Store) error {
 	return err
 }
 
-// runLoad reports that it is ready when it has pushed one batch, and goes on pushing until the process is killed.
+// runLoad reports that it is ready when it has pushed one batch, and goes on pushing until the
+// process is killed.
 func runLoad(ctx context.Context, e *env) error {
 	store, err := openStore(e)
 	if err != nil {
@@ -178,8 +181,8 @@ func runLoad(ctx context.Context, e *env) error {
 	return closeStore(store, context.Cause(ctx))
 }
 
-// sample keeps the ID of every every-th message pushed. It keeps them as one text, an ID to a line, which takes little
-// memory, because the memory of this process is noted as that of the store.
+// sample keeps the ID of every every-th message pushed. It keeps them as one text, an ID to a line,
+// which takes little memory, because the memory of this process is noted as that of the store.
 type sample struct {
 	every, seen int
 	ids         []byte
@@ -209,8 +212,8 @@ func (s *sample) save(kept string) error {
 	return os.WriteFile(samplePath(kept), bytes.Join(lines, nil), 0o644)
 }
 
-// takeIDs returns the next n IDs of the sample, or fewer if fewer are left, and removes them from its file, so that no ID is
-// used twice.
+// takeIDs returns the next n IDs of the sample, or fewer if fewer are left, and removes them from
+// its file, so that no ID is used twice.
 func takeIDs(kept string, n int) ([]string, error) {
 	data, err := os.ReadFile(samplePath(kept))
 	if err != nil {

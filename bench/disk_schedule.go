@@ -8,9 +8,11 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// These scenarios measure how many messages a second can be scheduled durably. All messages are due 1 to 25 hours ahead.
+// These scenarios measure how many messages a second can be scheduled durably. All messages are due
+// 1 to 25 hours ahead.
 
-// schedule is a way of scheduling: n callers that push one message in each call, or one caller that pushes n in each (batches).
+// schedule is a way of scheduling: n callers that push one message in each call, or one caller that
+// pushes n in each (batches).
 type schedule struct {
 	n       int
 	batches bool
@@ -50,7 +52,8 @@ func (x schedule) run(ctx context.Context, e *env) error {
 	return scheduleSingles(ctx, e, x.n, x.chosen)
 }
 
-// schedules returns the ways that are measured on an empty store: with IDs that the store makes, and with chosen IDs.
+// schedules returns the ways that are measured on an empty store: with IDs that the store makes,
+// and with chosen IDs.
 func schedules() []schedule {
 	var all []schedule
 	for _, chosen := range []bool{false, true} {
@@ -59,8 +62,8 @@ func schedules() []schedule {
 	return all
 }
 
-// pendingSchedules returns the ways that are measured beside the pending messages, because there a chosen ID has to be looked
-// for among many.
+// pendingSchedules returns the ways that are measured beside the pending messages, because there a
+// chosen ID has to be looked for among many.
 func pendingSchedules() []schedule {
 	var all []schedule
 	for _, chosen := range []bool{false, true} {
@@ -91,8 +94,9 @@ func pendingScheduleScenarios() []scenario {
 	return all
 }
 
-// scheduleSingles has n goroutines push one message each, again and again. The limit is that of batches of
-// n messages, because n goroutines that wait for their answers never push more than n messages at the same time.
+// scheduleSingles has n goroutines push one message each, again and again. The limit is that of
+// batches of n messages, because n goroutines that wait for their answers never push more than n
+// messages at the same time.
 func scheduleSingles(ctx context.Context, e *env, n int, chosen bool) error {
 	return e.scheduleRate(n, func(q *punctual.Queue) (*tally, error) {
 		return flatOut(ctx, n, e.sizes.Span, func(ctx context.Context, _ int) (int, error) {
@@ -121,7 +125,8 @@ func scheduleBatches(ctx context.Context, e *env, n int, chosen bool) error {
 	})
 }
 
-// scheduleRate opens the store and notes the rate of push beside the limit for batches of n messages.
+// scheduleRate opens the store and notes the rate of push beside the limit for batches of n
+// messages.
 func (e *env) scheduleRate(n int, push func(*punctual.Queue) (*tally, error)) error {
 	store, err := openStore(e)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// These scenarios measure how late messages are delivered under a steady load: messages are pushed at a rate, each due 1 to 3
-// seconds ahead, and handled by a worker.
+// These scenarios measure how late messages are delivered under a steady load: messages are pushed
+// at a rate, each due 1 to 3 seconds ahead, and handled by a worker.
 
 const (
 	producers    = 4
@@ -25,7 +25,8 @@ const (
 	// steadySlots is the worker's concurrency. At 100k/s a slot is busy for the time of an ack,
 	// some milliseconds, so hundreds are needed at once.
 	steadySlots = 256
-	// settleTime is after how long without a delivery a round fails while messages are still missing.
+	// settleTime is after how long without a delivery a round fails while messages are still
+	// missing.
 	settleTime = 30 * time.Second
 )
 
@@ -56,8 +57,9 @@ type load struct {
 	claimed *recorder // how late messages were claimed, by the store's clock (Delivery.Late)
 	started *recorder // how late the handler started
 
-	// The window is the time between from and to. Lateness is noted for the messages that are due within it: not for
-	// the first ones, because the load still builds up, and not for those due after to, when nothing is pushed any more.
+	// The window is the time between from and to. Lateness is noted for the messages that are due
+	// within it: not for the first ones, because the load still builds up, and not for those due
+	// after to, when nothing is pushed any more.
 	from, to        time.Time
 	pushed, handled atomic.Int64
 	counted         atomic.Int64 // messages due within the window that were handled
@@ -107,7 +109,8 @@ func stopWorker(w *worker.Worker) error {
 	return w.Stop(ctx)
 }
 
-// measure pushes until the window is over, waits until all messages are handled, and notes lateness and cost.
+// measure pushes until the window is over, waits until all messages are handled, and notes lateness
+// and cost.
 func (l *load) measure(ctx context.Context, e *env) error {
 	if err := resetPeak(); err != nil {
 		return err
@@ -136,8 +139,8 @@ func (l *load) measure(ctx context.Context, e *env) error {
 	return e.out.setMemory()
 }
 
-// note notes the number, the rate and the lateness of the messages due within the window, how many were handled within it, and the
-// durations of pushes and the CPU time of the whole load.
+// note notes the number, the rate and the lateness of the messages due within the window, how many
+// were handled within it, and the durations of pushes and the CPU time of the whole load.
 func (l *load) note(e *env, cpu, took time.Duration) {
 	n := float64(l.counted.Load())
 	e.out.set("messages", n)
@@ -188,8 +191,9 @@ func (l *load) produce(ctx context.Context) error {
 	return nil
 }
 
-// producer pushes its share of the rate. At each tick it pushes as many messages as are missing, so that it catches up
-// after a slow push. It pushes at most steadyBatch at a time, so that one push is one call of the store.
+// producer pushes its share of the rate. At each tick it pushes as many messages as are missing, so
+// that it catches up after a slow push. It pushes at most steadyBatch at a time, so that one push
+// is one call of the store.
 func (l *load) producer(ctx context.Context, i int) error {
 	share := float64(l.rate) / producers
 	start := time.Now()
@@ -221,8 +225,8 @@ func soonMessages(n int) []punctual.NewMessage {
 	return ms
 }
 
-// awaitCount waits until as many messages have arrived as were pushed (P1), however long that takes. It
-// returns an error when none has arrived for settleTime.
+// awaitCount waits until as many messages have arrived as were pushed (P1), however long that
+// takes. It returns an error when none has arrived for settleTime.
 func awaitCount(ctx context.Context, arrived, pushed *atomic.Int64) error {
 	progress, seen := time.Now(), arrived.Load()
 	for arrived.Load() < pushed.Load() {

@@ -26,7 +26,8 @@ type column struct {
 	cell func(r run, scenario string) string
 }
 
-// value returns a column that shows the value with the given name as f writes it, or "-" where no round of the scenario has it.
+// value returns a column that shows the value with the given name as f writes it, or "-" where no
+// round of the scenario has it.
 func value(head, name string, f func(float64) string) column {
 	return column{head, func(r run, scenario string) string {
 		s, ok := r.over(scenario, name)
@@ -69,7 +70,8 @@ func callersLabel(callers, batch int) string {
 	return fmt.Sprintf("%s, batches of %d", who, batch)
 }
 
-// scenarioTable returns a table with the given rows. The cells of a scenario of which no round was measured say "not measured".
+// scenarioTable returns a table with the given rows. The cells of a scenario of which no round was
+// measured say "not measured".
 func scenarioTable(r run, head string, rows []row, columns ...column) string {
 	var b strings.Builder
 	b.WriteString("| " + head + " |")
@@ -99,8 +101,8 @@ func machineTable(r run) string {
 		fmt.Sprintf("rates over %v, lateness over %v, %s messages due in one instant, %s pending", z.Span, z.Window, commas(int64(z.Burst)), commas(int64(z.Pending))))
 }
 
-// machineTable returns the table that says where and when the rounds of a part were measured. The row "what" has a value that
-// differs from part to part.
+// machineTable returns the table that says where and when the rounds of a part were measured. The
+// row "what" has a value that differs from part to part.
 func (r run) machineTable(what, value, sizes string) string {
 	m := r.machine
 	var b strings.Builder
@@ -119,8 +121,8 @@ func (r run) machineTable(what, value, sizes string) string {
 	return b.String()
 }
 
-// others says which share of the machine's CPU time other programs used during the rounds: the mean, in which each round counts
-// the same, the least and the most.
+// others says which share of the machine's CPU time other programs used during the rounds: the
+// mean, in which each round counts the same, the least and the most.
 func (r run) others() string {
 	var s spread
 	sum := 0.0
@@ -157,7 +159,8 @@ const (
 	aimReopen    = 1.0   // s
 	aimMemory    = 400.0 // MB, the peak of the resident memory
 
-	// Messages a second beside many pending, in lists. From 64 goroutines one by one the aim is half of that.
+	// Messages a second beside many pending, in lists. From 64 goroutines one by one the aim is
+	// half of that.
 	aimChosen     = 60_000
 	aimCancel     = 60_000
 	aimReschedule = 40_000
@@ -202,7 +205,8 @@ var rateColumns = []column{
 	roundsColumn,
 }
 
-// scheduleRows returns a row for each way of scheduling, first those on an empty store and then those beside the pending messages.
+// scheduleRows returns a row for each way of scheduling, first those on an empty store and then
+// those beside the pending messages.
 func scheduleRows(z sizes) []row {
 	var rows []row
 	for _, x := range schedules() {
@@ -230,7 +234,8 @@ func amendRows() []row {
 	return rows
 }
 
-// chartedSchedules returns the rows that scheduleChart shows: those on an empty store, with IDs that the store makes.
+// chartedSchedules returns the rows that scheduleChart shows: those on an empty store, with IDs
+// that the store makes.
 func chartedSchedules() []row {
 	var rows []row
 	for _, x := range schedules() {
@@ -248,7 +253,8 @@ func chartedAmends() []row {
 
 func amendTable(r run) string { return scenarioTable(r, "amended by", amendRows(), rateColumns...) }
 
-// steadyRows returns a row for each steady load, first those with nothing else pending and then those beside the pending messages.
+// steadyRows returns a row for each steady load, first those with nothing else pending and then
+// those beside the pending messages.
 func steadyRows(z sizes) []row {
 	var rows []row
 	for _, beside := range []struct{ label, name string }{{"", "steady/"}, {" beside " + short(float64(z.Pending)), "pending/steady-"}} {

@@ -6,15 +6,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// This file counts what the embedded store writes to the disk. The body of a message may be written more than once: to the log,
-// by a flush, and by compactions. So the bytes written for a message are several times its body.
+// This file counts what the embedded store writes to the disk. The body of a message may be written
+// more than once: to the log, by a flush, and by compactions. So the bytes written for a message
+// are several times its body.
 
 // diskWrites counts the bytes that were written to files, and the syncs.
 type diskWrites struct{ bytes, syncs atomic.Int64 }
 
-// countDiskWrites makes every store that this process opens from now on write through a file system that counts. It replaces
-// the default file system of the database for the whole process, because the store has no option for it. That harms nothing,
-// because a round has a process of its own. A round calls it once, before it opens its store.
+// countDiskWrites makes every store that this process opens from now on write through a file system
+// that counts. It replaces the default file system of the database for the whole process, because
+// the store has no option for it. That harms nothing, because a round has a process of its own. A
+// round calls it once, before it opens its store.
 func countDiskWrites() *diskWrites {
 	w := new(diskWrites)
 	vfs.Default = countingFS{vfs.Default, w}
@@ -101,8 +103,8 @@ func (f countingFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// SyncTo counts as a sync only where the file system made a full sync of it. Otherwise it only asks the kernel to begin
-// writing, and the caller does not wait for the disk.
+// SyncTo counts as a sync only where the file system made a full sync of it. Otherwise it only asks
+// the kernel to begin writing, and the caller does not wait for the disk.
 func (f countingFile) SyncTo(length int64) (fullSync bool, err error) {
 	fullSync, err = f.File.SyncTo(length)
 	if fullSync {

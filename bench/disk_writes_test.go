@@ -8,7 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A countingFS counts each write and each sync once, however the file was opened, and the bytes reach the file.
+// A countingFS counts each write and each sync once, however the file was opened, and the bytes
+// reach the file.
 func TestCountingFS(t *testing.T) {
 	var w diskWrites
 	fs := countingFS{vfs.Default, &w}

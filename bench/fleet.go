@@ -121,8 +121,8 @@ func (f *fleet) await(ctx context.Context, n int64) error {
 	return awaitCount(ctx, &f.handled, &all)
 }
 
-// stop makes the consumers end by closing their standard input, and waits until they have ended. cpu is the CPU time of all
-// of them together.
+// stop makes the consumers end by closing their standard input, and waits until they have ended.
+// cpu is the CPU time of all of them together.
 func (f *fleet) stop() (cpu time.Duration, err error) {
 	var errs []error
 	for _, m := range f.members {
@@ -139,7 +139,8 @@ func (f *fleet) stop() (cpu time.Duration, err error) {
 	return cpu, errors.Join(errs...)
 }
 
-// deliveries returns the records of all consumers, in no particular order. The consumers must have ended.
+// deliveries returns the records of all consumers, in no particular order. The consumers must have
+// ended.
 func (f *fleet) deliveries() ([]record, error) {
 	var mu sync.Mutex
 	var all []record
@@ -166,8 +167,8 @@ type outcome struct {
 	twice       int64         // deliveries beyond the first of a letter
 }
 
-// check returns an error unless each of n letters was delivered and nothing else. It counts the deliveries that were early or
-// repeated.
+// check returns an error unless each of n letters was delivered and nothing else. It counts the
+// deliveries that were early or repeated.
 func check(n int64, list []record) (outcome, error) {
 	v := outcome{late: newRecorder()}
 	seen := make([]bool, n)
@@ -205,7 +206,8 @@ func (v *outcome) add(r record) {
 	}
 }
 
-// strict returns an error if a delivery was early or repeated, which Punctual promises never to do while no lease runs out.
+// strict returns an error if a delivery was early or repeated, which Punctual promises never to do
+// while no lease runs out.
 func (v *outcome) strict() error {
 	switch {
 	case v.early > 0:

@@ -14,9 +14,10 @@ import (
 	"github.com/punctualmq/punctual/pgstore"
 )
 
-// These scenarios measure what it costs when one message leads to others, and when many messages change at once. An ack with a
-// follow-up is compared with a push and an ack, and copies for three groups with three pushes. What is compared takes turns on
-// one store, so that a slow moment of the machine hits both. The third is a shift of many messages, beside which nothing stands.
+// These scenarios measure what it costs when one message leads to others, and when many messages
+// change at once. An ack with a follow-up is compared with a push and an ack, and copies for three
+// groups with three pushes. What is compared takes turns on one store, so that a slow moment of the
+// machine hits both. The third is a shift of many messages, beside which nothing stands.
 
 const (
 	followTurns  = 6    // turns of each way in a round
@@ -29,7 +30,8 @@ const (
 // followGroups are the groups whose topics get copies.
 var followGroups = []string{"billing", "mail", "stock"}
 
-// followStores are the stores on which follow-ups and groups are measured. The shift is measured on the embedded store only.
+// followStores are the stores on which follow-ups and groups are measured. The shift is measured on
+// the embedded store only.
 var followStores = []struct {
 	name string
 	with func(context.Context, *env, func(punctual.Store) error) error
@@ -37,7 +39,8 @@ var followStores = []struct {
 	{"disk", withDiskStore}, {"redis", withRedisStore}, {"postgres", withPostgresStore},
 }
 
-// followShapes are the ways of calling Settle: how many settlements are in a call, and how many callers there are.
+// followShapes are the ways of calling Settle: how many settlements are in a call, and how many
+// callers there are.
 var followShapes = []struct{ batch, callers int }{{1, 16}, {100, 2}}
 
 func onFollow(scenario string) bool {
@@ -103,9 +106,10 @@ func withPostgresStore(ctx context.Context, e *env, f func(punctual.Store) error
 	})
 }
 
-// runFollow measures how long it takes to ack claimed messages with a follow-up each: in turns by a push and an ack ("apart"), and
-// by one settlement with the follow-up ("then"). The follow-ups go to a companion topic, because every store can write a
-// message and its follow-up there in one step, and are due in an hour.
+// runFollow measures how long it takes to ack claimed messages with a follow-up each: in turns by a
+// push and an ack ("apart"), and by one settlement with the follow-up ("then"). The follow-ups go
+// to a companion topic, because every store can write a message and its follow-up there in one
+// step, and are due in an hour.
 func runFollow(ctx context.Context, e *env, store punctual.Store, batch, callers int) error {
 	const next = topic + "@next"
 	follow := func(d *punctual.Delivery) punctual.NewMessage {
@@ -149,8 +153,8 @@ func runFollow(ctx context.Context, e *env, store punctual.Store, batch, callers
 	return nil
 }
 
-// runGroups measures how many messages a second get their copies in every group. In turns with that it measures a handler that
-// pushes three messages for each message it has claimed, and acks it.
+// runGroups measures how many messages a second get their copies in every group. In turns with that
+// it measures a handler that pushes three messages for each message it has claimed, and acks it.
 func runGroups(ctx context.Context, e *env, store punctual.Store) error {
 	inspector, err := punctual.As[punctual.Inspector](store)
 	if err != nil {
@@ -240,7 +244,8 @@ func copyAll(ctx context.Context, store punctual.Store, inspector punctual.Inspe
 	}
 }
 
-// runShift fills the embedded store and measures how many messages a second a bulk change moves by an hour.
+// runShift fills the embedded store and measures how many messages a second a bulk change moves by
+// an hour.
 func runShift(ctx context.Context, e *env) error {
 	return withDiskStore(ctx, e, func(store punctual.Store) error {
 		e.say("pushing %d messages", e.sizes.Burst)
@@ -319,7 +324,8 @@ func inParts(ctx context.Context, callers, batch int, ds []punctual.Delivery, se
 	})
 }
 
-// settled acks messages by one call. If follow is not nil, each ack carries the follow-up that follow returns.
+// settled acks messages by one call. If follow is not nil, each ack carries the follow-up that
+// follow returns.
 func settled(ctx context.Context, store punctual.Store, ds []punctual.Delivery, follow func(*punctual.Delivery) punctual.NewMessage) error {
 	ss := make([]punctual.Settlement, len(ds))
 	for i := range ds {

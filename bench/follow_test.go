@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// One scenario of follow-ups, that of groups and that of the shift run on the embedded store at a tiny size and have positive values.
+// One scenario of follow-ups, that of groups and that of the shift run on the embedded store at a
+// tiny size and have positive values.
 func TestFollowRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

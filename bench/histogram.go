@@ -8,7 +8,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// newHistogram returns a histogram of microseconds up to an hour, whose values have an error of at most 0.1 %.
+// newHistogram returns a histogram of microseconds up to an hour, whose values have an error of at
+// most 0.1 %.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, time.Hour.Microseconds(), 3)
 }
@@ -52,7 +53,8 @@ func (r *recorder) merged() *hdrhistogram.Histogram {
 	return all
 }
 
-// setQuantiles notes p50, p99, p99.9 and the maximum in milliseconds, under names that begin with name.
+// setQuantiles notes p50, p99, p99.9 and the maximum in milliseconds, under names that begin with
+// name.
 func (r *Result) setQuantiles(name string, h *hdrhistogram.Histogram) {
 	ms := func(us int64) float64 { return float64(us) / 1000 }
 	r.set(name+"_p50_ms", ms(h.ValueAtQuantile(50)))

@@ -1,5 +1,6 @@
-// Command bench measures Punctual and, beside it, other systems. Most scenarios use Punctual as a program would, through Queue and
-// Worker; some call the methods of a Store. Beside many figures stands what the machine, or the same server without a queue, can do.
+// Command bench measures Punctual and, beside it, other systems. Most scenarios use Punctual as a
+// program would, through Queue and Worker; some call the methods of a Store. Beside many figures
+// stands what the machine, or the same server without a queue, can do.
 //
 //	bench run                     measure everything (about two hours) and note the results
 //	bench run -only ^redis        measure the store on Redis (about 15 minutes)
@@ -10,14 +11,15 @@
 //	bench report                  turn the results into docs/performance.md and docs/img/*.svg
 //	bench list                    name the scenarios
 //
-// Each round of a scenario runs in a process of its own, so that each round has its own memory and its own GOMAXPROCS. Results are
-// lines of JSON (result.go).
+// Each round of a scenario runs in a process of its own, so that each round has its own memory and
+// its own GOMAXPROCS. Results are lines of JSON (result.go).
 //
-// The name of a file begins with what the file measures: disk is the embedded store, follow is what one message leads to
-// (follow-ups, copies for groups, bulk changes), and redis, postgres, server and console are what they say. The other files are
-// shared: the command line (main.go), scenarios and rounds (scenario.go, run.go, child.go, process.go, system_linux.go,
-// system_other.go, fleet.go, consumer.go), the means of measuring (pace.go, histogram.go, messages.go), and results, tables and
-// charts (result.go, report.go, numbers.go, chart.go).
+// The name of a file begins with what the file measures: disk is the embedded store, follow is what
+// one message leads to (follow-ups, copies for groups, bulk changes), and redis, postgres, server
+// and console are what they say. The other files are shared: the command line (main.go), scenarios
+// and rounds (scenario.go, run.go, child.go, process.go, system_linux.go, system_other.go,
+// fleet.go, consumer.go), the means of measuring (pace.go, histogram.go, messages.go), and results,
+// tables and charts (result.go, report.go, numbers.go, chart.go).
 package main
 
 import (
@@ -128,8 +130,9 @@ type sizes struct {
 	Burst   int           `json:"burst"`   // messages due in one instant, and those of bulk/shift
 	Pending int           `json:"pending"` // messages pending in pending/* and console/diskstore
 
-	// The next four are the same sizes on Redis. Scenarios of PostgreSQL and of the server use the first three of them, too.
-	// RedisPending is for redis-cost/memory, for the number of topics of topics/redis, and for the console on Redis and PostgreSQL.
+	// The next four are the same sizes on Redis. Scenarios of PostgreSQL and of the server use the
+	// first three of them, too. RedisPending is for redis-cost/memory, for the number of topics of
+	// topics/redis, and for the console on Redis and PostgreSQL.
 	RedisSpan    time.Duration `json:"redis_span"`
 	RedisWindow  time.Duration `json:"redis_window"`
 	RedisBurst   int           `json:"redis_burst"`

@@ -16,7 +16,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain lets the bench start itself: with the verb of a round, a consumer or a server the test binary does what the bench does.
+// TestMain lets the bench start itself: with the verb of a round, a consumer or a server the test
+// binary does what the bench does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{childVerb, consumerVerb, servePunctualVerb, serveNATSVerb}, os.Args[1]) {
 		if err := command(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -54,8 +55,9 @@ func tinySizes() sizes {
 	}
 }
 
-// A run of several scenarios on the embedded store at a tiny size, with the large store and a kill -9, has the values that the
-// report needs, loses no message, and removes the folder for the stores.
+// A run of several scenarios on the embedded store at a tiny size, with the large store and a kill
+// -9, has the values that the report needs, loses no message, and removes the folder for the
+// stores.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

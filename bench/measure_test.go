@@ -55,7 +55,8 @@ func TestQuantilesOfExtremes(t *testing.T) {
 	}
 }
 
-// The limit appends and syncs batch by batch, so at each sync the file is one batch longer than at the one before.
+// The limit appends and syncs batch by batch, so at each sync the file is one batch longer than at
+// the one before.
 func TestLimit(t *testing.T) {
 	const n, size = 10, 34
 	dir := t.TempDir()
@@ -143,7 +144,8 @@ func TestAwaitCount(t *testing.T) {
 	})
 }
 
-// The producers keep the rate over the whole window although each push takes 35 ms. The time is virtual.
+// The producers keep the rate over the whole window although each push takes 35 ms. The time is
+// virtual.
 func TestProducerKeepsTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{takes: 35 * time.Millisecond}
@@ -292,8 +294,8 @@ func (s *pushedStore) Push(_ context.Context, ms []punctual.NewMessage) ([]punct
 	return make([]punctual.PushResult, len(ms)), nil
 }
 
-// With chosen IDs every message has another ID, as long as those that the store makes. Without them messages have no ID, so that
-// the store makes one.
+// With chosen IDs every message has another ID, as long as those that the store makes. Without them
+// messages have no ID, so that the store makes one.
 func TestChosenIDs(t *testing.T) {
 	for _, chosen := range []bool{true, false} {
 		store := new(pushedStore)

@@ -13,7 +13,8 @@ import (
 // topic is the topic of the messages, except in scenarios that need several topics.
 const topic = "bench"
 
-// bodies are random bytes. The bodies of messages are cut out of them, because random bytes hardly become smaller by compression.
+// bodies are random bytes. The bodies of messages are cut out of them, because random bytes hardly
+// become smaller by compression.
 var bodies = randomBytes(1 << 20)
 
 func randomBytes(n int) []byte {
@@ -40,9 +41,9 @@ func farMessages(ms []punctual.NewMessage) {
 	}
 }
 
-// chosenID returns an ID as a caller may choose one. It is as long as the IDs that the store makes. It is random, so that
-// IDs pushed one after the other lie far apart in the store, which is the worst case for a store that has to look whether it
-// knows the ID.
+// chosenID returns an ID as a caller may choose one. It is as long as the IDs that the store makes.
+// It is random, so that IDs pushed one after the other lie far apart in the store, which is the
+// worst case for a store that has to look whether it knows the ID.
 func chosenID() string {
 	const digits = "0123456789abcdefghijklmnopqrstuv" // 32 digits: the five low bits of a random byte choose one
 	b := randomBytes(idBytes)
@@ -57,7 +58,8 @@ func openStore(e *env) (*diskstore.Store, error) {
 	return diskstore.Open(e.dir, nil)
 }
 
-// checkPushed returns the error of PushMany and drops the results, because that error is nil only if every message was stored.
+// checkPushed returns the error of PushMany and drops the results, because that error is nil only
+// if every message was stored.
 func checkPushed(_ []punctual.PushResult, err error) error { return err }
 
 // closeStore closes a store. It returns err if that is not nil, and otherwise the error of closing.

@@ -8,7 +8,8 @@ import (
 
 // This file writes the numbers of tables and charts.
 
-// digits writes v with three significant digits, but with at most three decimals, and with commas between thousands.
+// digits writes v with three significant digits, but with at most three decimals, and with commas
+// between thousands.
 func digits(v float64) string {
 	if v == 0 {
 		return "0"
@@ -44,7 +45,8 @@ func short(v float64) string {
 	return trim(v)
 }
 
-// figure writes a value over its rounds: the median, and the least and the greatest if f writes these two differently.
+// figure writes a value over its rounds: the median, and the least and the greatest if f writes
+// these two differently.
 func (s spread) figure(f func(float64) string) string {
 	if f(s.min) == f(s.max) {
 		return f(s.median)

@@ -23,9 +23,9 @@ func (t *tally) note(out *Result) {
 	out.set("cpu_us_per_message", float64(t.cpu.Microseconds())/float64(t.items.Load()))
 }
 
-// flatOut has n goroutines call f, each again as soon as its last call has returned, until d is over. f gets the
-// number of its goroutine and returns how many items it did; a goroutine ends early when f returns 0 because
-// nothing is left. The first error ends all of them.
+// flatOut has n goroutines call f, each again as soon as its last call has returned, until d is
+// over. f gets the number of its goroutine and returns how many items it did; a goroutine ends
+// early when f returns 0 because nothing is left. The first error ends all of them.
 func flatOut(ctx context.Context, n int, d time.Duration, f func(ctx context.Context, who int) (items int, err error)) (*tally, error) {
 	t := &tally{calls: newRecorder()}
 	ctx, cancel := context.WithCancelCause(ctx)

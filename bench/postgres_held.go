@@ -10,13 +10,15 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// These scenarios measure lives on PostgreSQL while somebody holds a snapshot, as a report or a dump does. Until the snapshot is
-// released, VACUUM cannot remove rows that were updated or deleted since. A queue updates and deletes rows all the time, so a
-// claim that has to pass those rows takes longer with every minute, and fewer messages are claimed than are pushed. So rate and
+// These scenarios measure lives on PostgreSQL while somebody holds a snapshot, as a report or a
+// dump does. Until the snapshot is released, VACUUM cannot remove rows that were updated or deleted
+// since. A queue updates and deletes rows all the time, so a claim that has to pass those rows
+// takes longer with every minute, and fewer messages are claimed than are pushed. So rate and
 // claims are noted for each part of the round, and not only for the whole of it.
 
 const (
-	// heldRate is how many messages a second are pushed at most. heldBatch is how many are in each push, and at most in each claim.
+	// heldRate is how many messages a second are pushed at most. heldBatch is how many are in each
+	// push, and at most in each claim.
 	heldRate, heldBatch = 5_000, 100
 	// heldParts is how many parts of the round have figures of their own.
 	heldParts = 10
@@ -71,7 +73,8 @@ func heldPostgres(ctx context.Context, e *env, system string) error {
 	})
 }
 
-// heldLives takes messages through their lives, as many a second as heldRate and the system allow, and notes the course of the round.
+// heldLives takes messages through their lives, as many a second as heldRate and the system allow,
+// and notes the course of the round.
 func heldLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem) error {
 	e.say("a snapshot is held for %v", e.sizes.PostgresHeld)
 	before, err := s.usage(ctx)
@@ -102,7 +105,8 @@ func heldLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem) e
 	return s.note(ctx, e.out, "", before, n)
 }
 
-// course records what happens in each part of a round. Its methods are called by one goroutine at a time.
+// course records what happens in each part of a round. Its methods are called by one goroutine at a
+// time.
 type course struct {
 	begin  time.Time
 	lasts  time.Duration
@@ -139,8 +143,8 @@ func (c *course) claimed(now time.Time, took time.Duration) {
 	}
 }
 
-// doneBy notes how many lives are done in all at a time. ended is true if this call is the first in a later part than the call before,
-// and part is then the part of the call before.
+// doneBy notes how many lives are done in all at a time. ended is true if this call is the first in
+// a later part than the call before, and part is then the part of the call before.
 func (c *course) doneBy(now time.Time, done int64) (part int, ended bool) {
 	was := c.latest
 	if p, ok := c.at(now); ok {
@@ -151,7 +155,8 @@ func (c *course) doneBy(now time.Time, done int64) (part int, ended bool) {
 	return was, c.latest > was
 }
 
-// note notes the curves of rate and claims, with a point for each part, and also the values of the first and of the last part.
+// note notes the curves of rate and claims, with a point for each part, and also the values of the
+// first and of the last part.
 func (c *course) note(out *Result) {
 	for i := range c.parts {
 		p, end := &c.parts[i], c.endOf(i)
@@ -172,7 +177,8 @@ func (c *course) note(out *Result) {
 	}
 }
 
-// heldTable has a row for each part of the round, with three columns for each system. Below it stands heldCost.
+// heldTable has a row for each part of the round, with three columns for each system. Below it
+// stands heldCost.
 func heldTable(r run) string {
 	rounds := make([]Result, len(heldSystems))
 	head, rule := "| with the snapshot held for |", "|--:|"

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Lives and claims count in the part of the round in which they were finished, also at the borders between parts.
+// Lives and claims count in the part of the round in which they were finished, also at the borders
+// between parts.
 func TestCourse(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	c := newCourse(10*time.Second, begin)
@@ -60,7 +61,8 @@ func TestHeldTable(t *testing.T) {
 	}
 }
 
-// countedLives is a system that only counts the messages it has, and whose claims take as long as takes says.
+// countedLives is a system that only counts the messages it has, and whose claims take as long as
+// takes says.
 type countedLives struct {
 	postgresSystem
 	takes time.Duration
@@ -89,7 +91,8 @@ func (c *countedLives) finish(_ context.Context, n int) (int, time.Duration, err
 	return got, c.takes, nil
 }
 
-// Messages are pushed at the rate where claims are fast. Where claims are slow, pushes wait for them. The time is virtual.
+// Messages are pushed at the rate where claims are fast. Where claims are slow, pushes wait for
+// them. The time is virtual.
 func TestLivesKeepTheRate(t *testing.T) {
 	for takes, want := range map[time.Duration]time.Duration{time.Millisecond: 10 * time.Second, time.Second: 50 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,14 +17,15 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// These scenarios take messages through whole lives on PostgreSQL, many at a time: one process pushes messages that are due
-// immediately, claims them and acks them. So they show what the store can do without workers, and what many lives leave in the table.
+// These scenarios take messages through whole lives on PostgreSQL, many at a time: one process
+// pushes messages that are due immediately, claims them and acks them. So they show what the store
+// can do without workers, and what many lives leave in the table.
 
 const (
 	postgresLife = "postgres-life/batch-1000"
 	postgresSize = "postgres-size"
-	// lifeBatch is how many messages are in each push, and at most in each claim. lifeAhead is how many batches may be pushed and
-	// not finished yet.
+	// lifeBatch is how many messages are in each push, and at most in each claim. lifeAhead is how
+	// many batches may be pushed and not finished yet.
 	lifeBatch, lifeAhead = 1000, 4
 	// lifeCalls is how many goroutines push, and also how many claim and ack.
 	lifeCalls = 2
@@ -33,7 +34,8 @@ const (
 // lifeSystem is a system that can take whole batches through their lives.
 type lifeSystem interface {
 	postgresSystem
-	// finish claims up to n due messages and acks them. It returns how many there were and how long the claim took.
+	// finish claims up to n due messages and acks them. It returns how many there were and how long
+	// the claim took.
 	finish(ctx context.Context, n int) (int, time.Duration, error)
 }
 
@@ -55,8 +57,9 @@ func (p *punctualOnPostgres) finish(ctx context.Context, n int) (int, time.Durat
 	return len(ds), took, p.ack(ctx, acks)
 }
 
-// ack acks messages. As a Worker does, it tries those again whose rows another transaction holds: a claim that began before these were
-// leased may have locked them in passing, and the commit of that claim may take a second when the disk is slow.
+// ack acks messages. As a Worker does, it tries those again whose rows another transaction holds: a
+// claim that began before these were leased may have locked them in passing, and the commit of that
+// claim may take a second when the disk is slow.
 func (p *punctualOnPostgres) ack(ctx context.Context, acks []punctual.Settlement) error {
 	for {
 		answers, err := p.store.Settle(ctx, acks)
@@ -102,8 +105,9 @@ func (r *rowsSystem) finish(ctx context.Context, n int) (int, time.Duration, err
 	return got, time.Since(began), errors.Join(err, rows.Err())
 }
 
-// finish does what River's producer and completer do, by the calls of River's driver: it sets up to n available jobs to running, and
-// then to completed. The rows of completed jobs stay, because by default River deletes them only after a day.
+// finish does what River's producer and completer do, by the calls of River's driver: it sets up to
+// n available jobs to running, and then to completed. The rows of completed jobs stay, because by
+// default River deletes them only after a day.
 func (r *riverSystem) finish(ctx context.Context, n int) (int, time.Duration, error) {
 	exec := riverpgxv5.New(r.pool).GetExecutor()
 	began := time.Now()
@@ -136,11 +140,11 @@ func (r *riverSystem) finish(ctx context.Context, n int) (int, time.Duration, er
 // lives takes messages through their lives on one system.
 type lives struct {
 	sys lifeSystem
-	// batch is how many messages are in each push, and at most in each claim; 0 stands for lifeBatch. rate is how many messages a
-	// second are pushed at most; 0 stands for no bound.
+	// batch is how many messages are in each push, and at most in each claim; 0 stands for
+	// lifeBatch. rate is how many messages a second are pushed at most; 0 stands for no bound.
 	batch, rate int
-	// enough says whether no more messages are to be pushed, since done are finished. claimed is told how long a claim took that
-	// found messages. Both are called under mu.
+	// enough says whether no more messages are to be pushed, since done are finished. claimed is
+	// told how long a claim took that found messages. Both are called under mu.
 	enough  func(done int64) bool
 	claimed func(took time.Duration)
 	room    chan struct{} // holds a value for each batch that is pushed, or is being pushed, and not finished
@@ -151,7 +155,8 @@ type lives struct {
 	over         bool  // guarded by mu
 }
 
-// run takes messages through their lives until there were enough and all are finished, and returns how many there were.
+// run takes messages through their lives until there were enough and all are finished, and returns
+// how many there were.
 func (l *lives) run(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -172,8 +177,8 @@ func (l *lives) run(ctx context.Context) (int64, error) {
 	return l.done, nil
 }
 
-// push pushes batches while there is room for them, at most at the rate. When no more are to be pushed it waits until ctx ends,
-// because what it returns would end the others.
+// push pushes batches while there is room for them, at most at the rate. When no more are to be
+// pushed it waits until ctx ends, because what it returns would end the others.
 func (l *lives) push(ctx context.Context) error {
 	for {
 		select {
@@ -207,7 +212,8 @@ func (l *lives) push(ctx context.Context) error {
 	}
 }
 
-// finish claims and acks messages, and returns errAllDone when no more are to be pushed and all are finished.
+// finish claims and acks messages, and returns errAllDone when no more are to be pushed and all are
+// finished.
 func (l *lives) finish(ctx context.Context) error {
 	for ctx.Err() == nil {
 		n, took, err := l.sys.finish(ctx, l.batch)
@@ -283,12 +289,13 @@ func measureLives(ctx context.Context, e *env, s *postgresServer, sys lifeSystem
 	return s.note(ctx, e.out, c.prefix, before, n)
 }
 
-// heldShare says how many lives follow in postgres-size with a snapshot held: the number of lives before, divided by heldShare.
+// heldShare says how many lives follow in postgres-size with a snapshot held: the number of lives
+// before, divided by heldShare.
 const heldShare = 10
 
-// sizePostgres takes many messages through their lives. It notes how long claims take in the first and in the last tenth, and how
-// large the table and its indexes are then. Then it holds a snapshot, takes some more messages through their lives, and notes how
-// long those claims take.
+// sizePostgres takes many messages through their lives. It notes how long claims take in the first
+// and in the last tenth, and how large the table and its indexes are then. Then it holds a
+// snapshot, takes some more messages through their lives, and notes how long those claims take.
 func sizePostgres(ctx context.Context, e *env) error {
 	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
 		sys, err := openPostgresSystem(ctx, sysPunctual, s)
@@ -322,8 +329,8 @@ func sizePostgres(ctx context.Context, e *env) error {
 	})
 }
 
-// heldSnapshot is an open transaction with a snapshot. While it is open, VACUUM cannot remove rows that were updated or deleted
-// after the snapshot was taken.
+// heldSnapshot is an open transaction with a snapshot. While it is open, VACUUM cannot remove rows
+// that were updated or deleted after the snapshot was taken.
 type heldSnapshot struct {
 	server *postgresServer
 	tx     pgx.Tx
@@ -354,7 +361,8 @@ func (h *heldSnapshot) holds(ctx context.Context) (oldest string, err error) {
 	return oldest, nil
 }
 
-// check returns an error unless the server still holds the same snapshot, because without it the figures would mean nothing.
+// check returns an error unless the server still holds the same snapshot, because without it the
+// figures would mean nothing.
 func (h *heldSnapshot) check(ctx context.Context) error {
 	oldest, err := h.holds(ctx)
 	if err == nil && oldest != h.oldest {
@@ -365,8 +373,9 @@ func (h *heldSnapshot) check(ctx context.Context) error {
 
 func (h *heldSnapshot) release() error { return h.tx.Rollback(context.Background()) }
 
-// manyLives takes at least want messages through their lives. It notes how many there were, the rate, and how long claims take in the
-// first and in the last tenth of the claims. It reports progress after each tenth of want.
+// manyLives takes at least want messages through their lives. It notes how many there were, the
+// rate, and how long claims take in the first and in the last tenth of the claims. It reports
+// progress after each tenth of want.
 func manyLives(ctx context.Context, e *env, sys lifeSystem, prefix string, want int64) error {
 	var claims []time.Duration
 	began, said := time.Now(), int64(0)

@@ -9,14 +9,17 @@ import (
 	"time"
 )
 
-// These scenarios measure the store on PostgreSQL, in most of them beside rows with SKIP LOCKED or beside River, each on a fresh
-// server. This file has scheduling, the drain of a backlog by one process and by eight, and lateness at 2,000 messages a second.
-// Whole lives are in postgres_life.go, and what a held snapshot changes is in postgres_held.go.
+// These scenarios measure the store on PostgreSQL, in most of them beside rows with SKIP LOCKED or
+// beside River, each on a fresh server. This file has scheduling, the drain of a backlog by one
+// process and by eight, and lateness at 2,000 messages a second. Whole lives are in
+// postgres_life.go, and what a held snapshot changes is in postgres_held.go.
 
-// postgresSystems are the systems whose drain by one process is measured, with the prefixes of their values.
+// postgresSystems are the systems whose drain by one process is measured, with the prefixes of
+// their values.
 var postgresSystems = []contender{{sysPunctual, ""}, {sysRows, "rows_"}, {sysRiver, "river_"}, {sysRiverFast, "river_fast_"}}
 
-// postgresSchedules are the ways of scheduling: how many callers there are, and how many messages each pushes in one call.
+// postgresSchedules are the ways of scheduling: how many callers there are, and how many messages
+// each pushes in one call.
 var postgresSchedules = []struct{ callers, batch int }{{1, 1}, {64, 1}, {1, 1000}}
 
 const (
@@ -72,8 +75,8 @@ func postgresScenarios() []scenario {
 	return append(all, heldScenarios()...)
 }
 
-// postgresSchedulers are the systems whose scheduling is measured, with the prefixes of their values. sysRiverFast is left out,
-// because it schedules as sysRiver does.
+// postgresSchedulers are the systems whose scheduling is measured, with the prefixes of their
+// values. sysRiverFast is left out, because it schedules as sysRiver does.
 var postgresSchedulers = []contender{{sysPunctual, ""}, {sysChosen, "chosen_"}, {sysRows, "rows_"}, {sysRiver, "river_"}}
 
 // eachOnPostgres runs f with one system after the other, each on a fresh server.
@@ -93,7 +96,8 @@ func (e *env) eachOnPostgres(ctx context.Context, systems []contender, f func(s 
 	return nil
 }
 
-// timesRiver notes how many times as fast as River Punctual is. Where sysRiver and sysRiverFast were measured, the faster one counts.
+// timesRiver notes how many times as fast as River Punctual is. Where sysRiver and sysRiverFast
+// were measured, the faster one counts.
 func (r *Result) timesRiver() {
 	r.set("times_river", r.Values["rate"]/max(r.Values["river_rate"], r.Values["river_fast_rate"]))
 }
@@ -184,8 +188,9 @@ func (h *handled) await(ctx context.Context) error {
 	}
 }
 
-// drainPostgres schedules a backlog that is due, and then starts the handlers in this process. The rate counts from the first
-// delivery. River as shipped gets a twentieth of the messages, because it is much slower than the others.
+// drainPostgres schedules a backlog that is due, and then starts the handlers in this process. The
+// rate counts from the first delivery. River as shipped gets a twentieth of the messages, because
+// it is much slower than the others.
 func drainPostgres(ctx context.Context, e *env) error {
 	err := e.eachOnPostgres(ctx, postgresSystems, func(s *postgresServer, sys postgresSystem, c contender) error {
 		n := int64(e.sizes.RedisBurst)
@@ -232,8 +237,8 @@ func drainPostgres(ctx context.Context, e *env) error {
 // fleetProcesses is how many consumer processes drainPostgresByMany starts.
 const fleetProcesses = 8
 
-// drainPostgresByMany schedules a backlog that is due, and then starts the consumer processes. The rate counts from the first
-// delivery.
+// drainPostgresByMany schedules a backlog that is due, and then starts the consumer processes. The
+// rate counts from the first delivery.
 func drainPostgresByMany(ctx context.Context, e *env) error {
 	for _, c := range []contender{{sysPunctual, ""}, {sysRiverFast, "river_fast_"}} {
 		err := e.withPostgres(ctx, func(s *postgresServer) error {
@@ -287,8 +292,8 @@ func drainByFleet(ctx context.Context, e *env, s *postgresServer, sys postgresSy
 	return errors.Join(err, s.note(ctx, e.out, c.prefix, before, n), expectPending(ctx, sys, 0))
 }
 
-// latenessPostgres pushes messages that are due evenly and notes how late their handlers start. River is not measured, because
-// its scheduler looks for due jobs only every 5 s.
+// latenessPostgres pushes messages that are due evenly and notes how late their handlers start.
+// River is not measured, because its scheduler looks for due jobs only every 5 s.
 func latenessPostgres(ctx context.Context, e *env) error {
 	return e.withPostgres(ctx, func(s *postgresServer) (err error) {
 		sys, err := openPostgresSystem(ctx, sysPunctual, s)

@@ -13,8 +13,9 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
-// Each measurement on PostgreSQL has a fresh server, which listens on loopback and has its files in the folder of the round. Its
-// other settings are PostgreSQL's defaults except for shared_buffers, max_wal_size and max_connections.
+// Each measurement on PostgreSQL has a fresh server, which listens on loopback and has its files in
+// the folder of the round. Its other settings are PostgreSQL's defaults except for shared_buffers,
+// max_wal_size and max_connections.
 
 // postgresVersion returns the version of the server's program, or "unknown".
 func postgresVersion() string {
@@ -31,11 +32,12 @@ type postgresServer struct {
 	pool *pgxpool.Pool
 }
 
-// postgresConns is how many connections the pool may have: one for each of 64 callers or handlers, and some to spare. Consumer
-// processes share as many again.
+// postgresConns is how many connections the pool may have: one for each of 64 callers or handlers,
+// and some to spare. Consumer processes share as many again.
 const postgresConns = 80
 
-// withPostgres runs f with a fresh server. When f has returned, the server is ended and its files are removed.
+// withPostgres runs f with a fresh server. When f has returned, the server is ended and its files
+// are removed.
 func (e *env) withPostgres(ctx context.Context, f func(*postgresServer) error) (err error) {
 	dir := filepath.Join(e.dir, "postgres")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

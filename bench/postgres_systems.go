@@ -21,33 +21,36 @@ import (
 
 // The systems that are compared with Punctual on PostgreSQL.
 const (
-	// sysRows is the reference, which shows what the server can do without a queue: rows are inserted into a table, and
-	// deleted with SKIP LOCKED when they are due. There is no claim: the delete is committed before the body is handled, so
-	// a consumer that dies in between loses it. Nobody is woken when a row becomes due.
+	// sysRows is the reference, which shows what the server can do without a queue: rows are
+	// inserted into a table, and deleted with SKIP LOCKED when they are due. There is no claim: the
+	// delete is committed before the body is handled, so a consumer that dies in between loses it.
+	// Nobody is woken when a row becomes due.
 	sysRows = "rows"
-	// sysRiver is River as shipped, and sysRiverFast is River with a shorter cooldown, a shorter poll interval and fastWorkers
-	// workers in each process.
+	// sysRiver is River as shipped, and sysRiverFast is River with a shorter cooldown, a shorter
+	// poll interval and fastWorkers workers in each process.
 	sysRiver     = "river"
 	sysRiverFast = "river-fast"
 )
 
-// How sysRiverFast fetches jobs. fastFetch is the least time between two fetches (by default 100 ms), and fastPoll the time between two
-// polls (by default 1 s). fastWorkers is how many workers each process has in the place of postgresHands, because a fetch gets as many
-// jobs as workers are free, and River has no other way to fetch more at once.
+// How sysRiverFast fetches jobs. fastFetch is the least time between two fetches (by default 100
+// ms), and fastPoll the time between two polls (by default 1 s). fastWorkers is how many workers
+// each process has in the place of postgresHands, because a fetch gets as many jobs as workers are
+// free, and River has no other way to fetch more at once.
 const (
 	fastFetch   = time.Millisecond
 	fastPoll    = 10 * time.Millisecond
 	fastWorkers = 1000
 )
 
-// postgresHands is how many messages a process handles at the same time. Only sysRiverFast may handle more: fastWorkers.
+// postgresHands is how many messages a process handles at the same time. Only sysRiverFast may
+// handle more: fastWorkers.
 const postgresHands = 64
 
 // fastLabel is what the tables call sysRiverFast.
 func fastLabel() string { return fmt.Sprintf("River, tuned, %s workers", commas(fastWorkers)) }
 
-// postgresConsumer returns the name that a system on PostgreSQL has in a consumerTask, because names without that prefix are those
-// of systems on Redis.
+// postgresConsumer returns the name that a system on PostgreSQL has in a consumerTask, because
+// names without that prefix are those of systems on Redis.
 func postgresConsumer(system string) string { return "postgres-" + system }
 
 // consumePostgres does for a system on PostgreSQL what consume does.
@@ -78,8 +81,8 @@ func consumePostgres(ctx context.Context, system string, t consumerTask, ready f
 // postgresSystem is a system on PostgreSQL, with its scheduling side and its handling side.
 type postgresSystem interface {
 	system
-	// consume starts goroutines that pass the bodies of messages to handle until stop is called. They are at most postgresHands, or
-	// fastWorkers for sysRiverFast.
+	// consume starts goroutines that pass the bodies of messages to handle until stop is called.
+	// They are at most postgresHands, or fastWorkers for sysRiverFast.
 	consume(ctx context.Context, handle func(body []byte)) (stop func() error, err error)
 }
 
@@ -152,7 +155,8 @@ func (r *rowsSystem) pending(ctx context.Context) (n int64, err error) {
 
 func (r *rowsSystem) close() error { return nil }
 
-// consume starts postgresHands goroutines. Each takes one due row at a time, and looks again after a millisecond when there is none.
+// consume starts postgresHands goroutines. Each takes one due row at a time, and looks again after
+// a millisecond when there is none.
 func (r *rowsSystem) consume(ctx context.Context, handle func(body []byte)) (func() error, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex
@@ -192,7 +196,8 @@ func (r *rowsSystem) take(ctx context.Context, handle func(body []byte)) error {
 	return nil
 }
 
-// riverLetter is the arguments of a job of River, which keeps them as JSON, so the body is base64 there.
+// riverLetter is the arguments of a job of River, which keeps them as JSON, so the body is base64
+// there.
 type riverLetter struct {
 	Body []byte `json:"body"`
 }
@@ -215,8 +220,9 @@ type riverSystem struct {
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx] // only inserts jobs; consume makes a client of its own
 	fast   bool                  // sysRiverFast
-	// atOnce makes push insert many jobs without a time, so that they are available immediately. A job with a time, even with one
-	// in the past, waits for River's scheduler, which looks for due jobs every 5 s.
+	// atOnce makes push insert many jobs without a time, so that they are available immediately. A
+	// job with a time, even with one in the past, waits for River's scheduler, which looks for due
+	// jobs every 5 s.
 	atOnce bool
 }
 
@@ -232,7 +238,8 @@ func openRiver(ctx context.Context, pool *pgxpool.Pool, fast bool) (*riverSystem
 	return &riverSystem{pool: pool, client: client, fast: fast}, err
 }
 
-// push inserts one job, or many by InsertManyFast, which is River's fastest way because it uses COPY.
+// push inserts one job, or many by InsertManyFast, which is River's fastest way because it uses
+// COPY.
 func (r *riverSystem) push(ctx context.Context, _ int, ls []letter) error {
 	if len(ls) == 1 {
 		_, err := r.client.Insert(ctx, riverLetter{ls[0].body()}, &river.InsertOpts{ScheduledAt: ls[0].due})

@@ -68,7 +68,8 @@ func postgresDrainTable(r run) string {
 		othersColumn, roundsColumn)
 }
 
-// postgresCostTable has a row for each cost of a message in postgresDrain and a column for each system.
+// postgresCostTable has a row for each cost of a message in postgresDrain and a column for each
+// system.
 func postgresCostTable(r run) string {
 	var b strings.Builder
 	b.WriteString("| per message | Punctual | rows | River | " + fastLabel() + " |\n|---|--:|--:|--:|--:|\n")

@@ -16,9 +16,10 @@ func TestTunedRiverIsNamedByItsWorkers(t *testing.T) {
 	}
 }
 
-// A run of most scenarios on PostgreSQL at a tiny size has the main values of the tables. The rounds themselves check the messages: after
-// scheduling that all are pending, after a drain or a load that each was delivered, of whole lives that as many were finished as
-// pushed. Those of lateness and of the drain by processes also check that Punctual delivered none early.
+// A run of most scenarios on PostgreSQL at a tiny size has the main values of the tables. The
+// rounds themselves check the messages: after scheduling that all are pending, after a drain or a
+// load that each was delivered, of whole lives that as many were finished as pushed. Those of
+// lateness and of the drain by processes also check that Punctual delivered none early.
 func TestPostgresRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")

@@ -25,7 +25,8 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// memory returns the resident memory of this process in bytes: now, and the most since resetPeak or else since the start.
+// memory returns the resident memory of this process in bytes: now, and the most since resetPeak or
+// else since the start.
 func memory() (now, peak float64, err error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -104,8 +105,8 @@ func freeSpace(dir string) (uint64, error) {
 	return uint64(st.Bavail) * uint64(st.Bsize), nil
 }
 
-// cpuTimeWithChildren returns the CPU time of this process and of the processes that it has started, as far as
-// these have ended and were waited for.
+// cpuTimeWithChildren returns the CPU time of this process and of the processes that it has
+// started, as far as these have ended and were waited for.
 func cpuTimeWithChildren() (time.Duration, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
@@ -115,8 +116,8 @@ func cpuTimeWithChildren() (time.Duration, error) {
 	return own + time.Duration(u.Utime.Nano()+u.Stime.Nano()), err
 }
 
-// usage is the CPU time that was used up to a moment: by this process with those it has started, as cpuTimeWithChildren
-// counts it (own), and by all processes of the machine (all).
+// usage is the CPU time that was used up to a moment: by this process with those it has started, as
+// cpuTimeWithChildren counts it (own), and by all processes of the machine (all).
 type usage struct {
 	at       time.Time
 	own, all time.Duration
@@ -131,7 +132,8 @@ func takeUsage() (usage, error) {
 	return usage{time.Now(), own, all}, err
 }
 
-// setOthers notes which share of the machine's CPU time, from 0 to 1, other programs have used since u was taken.
+// setOthers notes which share of the machine's CPU time, from 0 to 1, other programs have used
+// since u was taken.
 func (r *Result) setOthers(u usage) error {
 	now, err := takeUsage()
 	if err != nil {
@@ -142,8 +144,8 @@ func (r *Result) setOthers(u usage) error {
 	return nil
 }
 
-// machineBusy returns the CPU time that all processes of the machine have used, including the time that the
-// hypervisor gave to other machines.
+// machineBusy returns the CPU time that all processes of the machine have used, including the time
+// that the hypervisor gave to other machines.
 func machineBusy() (time.Duration, error) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
@@ -177,8 +179,8 @@ func describeMachine(dir string, z sizes) Machine {
 	}
 }
 
-// fieldOf returns the value of the first line "name : value" with this name in a file of /proc, or "unknown" if
-// there is none.
+// fieldOf returns the value of the first line "name : value" with this name in a file of /proc, or
+// "unknown" if there is none.
 func fieldOf(path, name string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 	"time"
 )
 
-// BullMQ is a queue on Redis with delayed jobs. It is a library for Node, so the program bullmq/bullmq.mjs pushes and handles in
-// loops of its own, and the bench exchanges lines of JSON with that program. BullMQ calls scripts, as Punctual and asynq do.
+// BullMQ is a queue on Redis with delayed jobs. It is a library for Node, so the program
+// bullmq/bullmq.mjs pushes and handles in loops of its own, and the bench exchanges lines of JSON
+// with that program. BullMQ calls scripts, as Punctual and asynq do.
 
 const (
 	// bullmqDir is the folder of the program, relative to the folder in which the bench runs.
 	bullmqDir = "bullmq"
 	// bullmqStart is how long each process of Node may take to start.
 	bullmqStart = time.Second
-	// bullmqBatch is how many jobs are in each call of addBulk where many jobs are scheduled for one instant.
+	// bullmqBatch is how many jobs are in each call of addBulk where many jobs are scheduled for
+	// one instant.
 	bullmqBatch = 500
 )
 
@@ -39,7 +41,8 @@ func bullmqVersion() string {
 	return p.Version
 }
 
-// bullmqCommand returns the command that runs the program in Node. If Node or BullMQ is missing, the error says how to install it.
+// bullmqCommand returns the command that runs the program in Node. If Node or BullMQ is missing,
+// the error says how to install it.
 func bullmqCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath("node")
 	if err != nil {
@@ -54,7 +57,8 @@ func bullmqCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// bullmqConsumer returns the command of a consumer, which writes the same reports as the bench's own consumers.
+// bullmqConsumer returns the command of a consumer, which writes the same reports as the bench's
+// own consumers.
 func bullmqConsumer(ctx context.Context, t consumerTask) (*exec.Cmd, error) {
 	host, port, err := net.SplitHostPort(t.Addr)
 	if err != nil {
@@ -63,7 +67,8 @@ func bullmqConsumer(ctx context.Context, t consumerTask) (*exec.Cmd, error) {
 	return bullmqCommand(ctx, "consume", host, port, strconv.Itoa(t.Slots), t.Records)
 }
 
-// bullmqSystem is the scheduling side of BullMQ: one process of Node, which gets one request at a time.
+// bullmqSystem is the scheduling side of BullMQ: one process of Node, which gets one request at a
+// time.
 type bullmqSystem struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -71,7 +76,8 @@ type bullmqSystem struct {
 	lines *bufio.Reader // guarded by mu once openBullMQ has returned
 }
 
-// bullmqRequest is a line to the program. Do says what to do, and of the other fields those are set that it needs.
+// bullmqRequest is a line to the program. Do says what to do, and of the other fields those are set
+// that it needs.
 type bullmqRequest struct {
 	Do      string     `json:"do"`
 	Letters [][2]int64 `json:"letters,omitempty"` // number and due time in ms
@@ -159,19 +165,21 @@ func (b *bullmqSystem) pending(context.Context) (int64, error) {
 
 func (b *bullmqSystem) close() error { return errors.Join(b.stdin.Close(), b.cmd.Wait()) }
 
-// bullmqWays are the ways of scheduling that are measured. bullmqTable shows each beside the scenario in which Punctual schedules
-// the same way.
+// bullmqWays are the ways of scheduling that are measured. bullmqTable shows each beside the
+// scenario in which Punctual schedules the same way.
 var bullmqWays = []redisSchedule{{1, 1, everySecond}, {redisCallers, 1, everySecond}, {1, 100, everySecond}, {1, 1000, everySecond}}
 
 func bullmqScheduleName(x redisSchedule) string { return "redis-bullmq/" + filepath.Base(x.name()) }
 
-// bullmqDrains are the drains that are measured. Each has as many processes and as much concurrency as one of redisDrains.
+// bullmqDrains are the drains that are measured. Each has as many processes and as much concurrency
+// as one of redisDrains.
 var bullmqDrains = []redisDrain{{1, redisHands, everySecond, false}, {8, redisHands, everySecond, false}}
 
 func bullmqDrainName(x redisDrain) string { return "redis-bullmq/drain-" + filepath.Base(x.name()) }
 
-// bullmqScenarios returns the scenarios in which BullMQ schedules and drains. They are apart from those of Punctual and asynq, so
-// that these do not fail where Node is missing. The lateness of BullMQ is measured by scenarios of redisLatenesses.
+// bullmqScenarios returns the scenarios in which BullMQ schedules and drains. They are apart from
+// those of Punctual and asynq, so that these do not fail where Node is missing. The lateness of
+// BullMQ is measured by scenarios of redisLatenesses.
 func bullmqScenarios() []scenario {
 	var all []scenario
 	for _, x := range bullmqWays {
@@ -193,8 +201,9 @@ func bullmqScenarios() []scenario {
 	return all
 }
 
-// scheduleBullMQ first pushes for a second, or for RedisSpan if that is shorter, which is not measured, because Node compiles
-// meanwhile what it runs often. Then it measures as long as for the other systems.
+// scheduleBullMQ first pushes for a second, or for RedisSpan if that is shorter, which is not
+// measured, because Node compiles meanwhile what it runs often. Then it measures as long as for the
+// other systems.
 func scheduleBullMQ(ctx context.Context, e *env, x redisSchedule) error {
 	return e.withRedis(ctx, x.fsync, func(s *redisServer) error {
 		b, err := openBullMQ(ctx, s.addr)
@@ -237,14 +246,15 @@ func drainBullMQ(ctx context.Context, e *env, x redisDrain) error {
 		return err
 	}
 	d.note(e.out, "")
-	// The rate counts from the first delivery, as that of asynq does; how long BullMQ waits before is noted as first_ms.
+	// The rate counts from the first delivery, as that of asynq does; how long BullMQ waits before
+	// is noted as first_ms.
 	e.out.set("rate", d.rateSince(d.first))
 	e.out.set("first_ms", ms(d.first.Sub(d.due)))
 	return nil
 }
 
-// readBullMQRecords reads the file of a consumer of BullMQ. It has a line for each job: the letter's number, its due time, when the
-// handler started, and the size of the body.
+// readBullMQRecords reads the file of a consumer of BullMQ. It has a line for each job: the
+// letter's number, its due time, when the handler started, and the size of the body.
 func readBullMQRecords(path string) (list []record, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -263,7 +273,8 @@ func readBullMQRecords(path string) (list []record, err error) {
 	return list, nil
 }
 
-// bullmqTable returns the table that shows BullMQ beside Punctual and asynq, as measured in the same run.
+// bullmqTable returns the table that shows BullMQ beside Punctual and asynq, as measured in the
+// same run.
 func bullmqTable(r run) string {
 	type line struct{ label, bullmq, punctual, asynq string }
 	var lines []line

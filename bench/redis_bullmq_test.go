@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A run of scenarios of BullMQ at a tiny size has the values that the report shows. The rounds check that every job was delivered.
+// A run of scenarios of BullMQ at a tiny size has the values that the report shows. The rounds
+// check that every job was delivered.
 func TestBullMQRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")
@@ -51,7 +52,8 @@ func TestBullMQWithoutNode(t *testing.T) {
 	}
 }
 
-// The table shows BullMQ beside Punctual with the ratio of both, and says where something was not measured.
+// The table shows BullMQ beside Punctual with the ratio of both, and says where something was not
+// measured.
 func TestBullMQTable(t *testing.T) {
 	text := bullmqTable(run{results: []Result{
 		{Scenario: "redis-bullmq/single-64", Values: map[string]float64{"rate": 20_000}},

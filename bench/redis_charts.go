@@ -8,8 +8,8 @@ var redisCharts = []picture{
 	{"redis-lateness.svg", redisLatenessChart},
 }
 
-// addRivals draws three bars for each scenario: in the middle Punctual's rate, to its left that of the reference, and to its right
-// that of asynq.
+// addRivals draws three bars for each scenario: in the middle Punctual's rate, to its left that of
+// the reference, and to its right that of asynq.
 func (p *panel) addRivals(r run, reference string, scenarios []string) {
 	label := func(s spread) string {
 		if s.median < 10_000 {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// These scenarios measure what a message costs the Redis server: memory while it is pending, and commands and CPU time for its
-// whole life under load. They also measure commands and CPU time while nothing happens.
+// These scenarios measure what a message costs the Redis server: memory while it is pending, and
+// commands and CPU time for its whole life under load. They also measure commands and CPU time
+// while nothing happens.
 
 // idleProcesses are the systems and the numbers of consumer processes whose idle cost is measured.
 var idleProcesses = []struct {
@@ -72,9 +73,10 @@ func runRedisMemory(ctx context.Context, e *env) error {
 	return nil
 }
 
-// growMemory pushes messages and notes a curve of the memory for each message, which rises and falls because the server
-// makes its hash tables larger step by step. The figure is the last point of the curve, with all messages pending. The worst
-// is the highest point beyond the first tenth of the curve.
+// growMemory pushes messages and notes a curve of the memory for each message, which rises and
+// falls because the server makes its hash tables larger step by step. The figure is the last point
+// of the curve, with all messages pending. The worst is the highest point beyond the first tenth of
+// the curve.
 func growMemory(ctx context.Context, e *env, s *redisServer, sys system, c contender) error {
 	e.say("%s: %d messages pending", c.system, e.sizes.RedisPending)
 	empty, err := s.usage(ctx)
@@ -104,7 +106,8 @@ func growMemory(ctx context.Context, e *env, s *redisServer, sys system, c conte
 	return expectPending(ctx, sys, int64(e.sizes.RedisPending))
 }
 
-// pushFar pushes n letters due 1 to 25 hours ahead, with the number of callers and the size of lists with which the system is fast.
+// pushFar pushes n letters due 1 to 25 hours ahead, with the number of callers and the size of
+// lists with which the system is fast.
 func pushFar(ctx context.Context, sys system, system string, n int, seq *atomic.Uint32) error {
 	callers, batch := 2, redisFill
 	if system == sysAsynq {
@@ -125,7 +128,8 @@ func pushFar(ctx context.Context, sys system, system string, n int, seq *atomic.
 	})
 }
 
-// runRedisLife has callers push messages as fast as they can, due within a second, while one process handles them.
+// runRedisLife has callers push messages as fast as they can, due within a second, while one
+// process handles them.
 func runRedisLife(ctx context.Context, e *env, slots int) error {
 	for _, c := range []contender{{sysPunctual, ""}, {sysAsynqFast, "asynq_"}} {
 		err := e.withRedis(ctx, everySecond, func(s *redisServer) error {
@@ -176,7 +180,8 @@ func liveLives(ctx context.Context, e *env, s *redisServer, sys system, c conten
 	return err
 }
 
-// pushSoon has redisCallers callers push letters one by one, due within a second, until d is over, and returns how many were pushed.
+// pushSoon has redisCallers callers push letters one by one, due within a second, until d is over,
+// and returns how many were pushed.
 func pushSoon(ctx context.Context, sys system, d time.Duration) (int64, error) {
 	var seq atomic.Uint32
 	t, err := flatOut(ctx, redisCallers, d, func(ctx context.Context, who int) (int, error) {
@@ -189,11 +194,12 @@ func pushSoon(ctx context.Context, sys system, d time.Duration) (int64, error) {
 	return t.items.Load(), nil
 }
 
-// idleWindow returns how long idle processes are watched. That is shorter than for lateness, because commands a second are a mean,
-// which needs less time than a quantile.
+// idleWindow returns how long idle processes are watched. That is shorter than for lateness,
+// because commands a second are a mean, which needs less time than a quantile.
 func idleWindow(z sizes) time.Duration { return z.RedisWindow / 2 }
 
-// runRedisIdle notes the commands and the CPU time of processes that wait for one message, which is due in 1 to 25 hours.
+// runRedisIdle notes the commands and the CPU time of processes that wait for one message, which is
+// due in 1 to 25 hours.
 func runRedisIdle(ctx context.Context, e *env, system string, processes int) error {
 	return e.withRedis(ctx, everySecond, func(s *redisServer) error {
 		sys, err := openSystem(ctx, system, s, 1)
@@ -228,7 +234,8 @@ func runRedisIdle(ctx context.Context, e *env, system string, processes int) err
 	})
 }
 
-// watchIdle waits for two seconds, so that the commands of the processes' start are over, and then watches the server.
+// watchIdle waits for two seconds, so that the commands of the processes' start are over, and then
+// watches the server.
 func watchIdle(ctx context.Context, e *env, s *redisServer) (serverCost, error) {
 	if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {
 		return serverCost{}, err

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// These scenarios measure how fast 1, 8 and 32 processes claim and ack messages on Redis that are all due in one instant. The
-// reference, and in most scenarios asynq, are measured in turn with Punctual, with as many processes and as much concurrency.
+// These scenarios measure how fast 1, 8 and 32 processes claim and ack messages on Redis that are
+// all due in one instant. The reference, and in most scenarios asynq, are measured in turn with
+// Punctual, with as many processes and as much concurrency.
 
-// redisDrain is a way of draining: how many consumer processes there are, the concurrency of each, and when the server syncs.
+// redisDrain is a way of draining: how many consumer processes there are, the concurrency of each,
+// and when the server syncs.
 type redisDrain struct {
 	processes, slots int
 	fsync            string
@@ -46,8 +48,8 @@ func redisDrainScenarios() []scenario {
 	return all
 }
 
-// takes guesses how long a round takes: Punctual and the reference fill and drain the whole number, and asynq, where it is
-// measured, fills and drains a smaller number twice.
+// takes guesses how long a round takes: Punctual and the reference fill and drain the whole number,
+// and asynq, where it is measured, fills and drains a smaller number twice.
 func (x redisDrain) takes(z sizes) time.Duration {
 	each := time.Duration(x.processes)*processStart + 2*time.Second
 	d := 2*each + time.Duration(z.RedisBurst)*60*time.Microsecond
@@ -57,7 +59,8 @@ func (x redisDrain) takes(z sizes) time.Duration {
 	return d
 }
 
-// drainSize returns how many messages a system gets. asynq and BullMQ get a fifth, so that they take about as long as the others.
+// drainSize returns how many messages a system gets. asynq and BullMQ get a fifth, so that they
+// take about as long as the others.
 func drainSize(system string, z sizes) int {
 	switch system {
 	case sysAsynq, sysAsynqFast, sysBullMQ:
@@ -102,9 +105,10 @@ func (x redisDrain) run(ctx context.Context, e *env) error {
 	return nil
 }
 
-// compare measures asynq, first with its defaults and then with shorter intervals between its polls, and notes how many times as
-// fast as the faster of both Punctual is. asynq's rate counts from its first delivery, because how long it waits before depends on
-// its polls and not on how fast it is.
+// compare measures asynq, first with its defaults and then with shorter intervals between its
+// polls, and notes how many times as fast as the faster of both Punctual is. asynq's rate counts
+// from its first delivery, because how long it waits before depends on its polls and not on how
+// fast it is.
 func (x redisDrain) compare(ctx context.Context, e *env, rate float64) error {
 	best := 0.0
 	for _, rival := range []contender{{sysAsynq, "asynq_"}, {sysAsynqFast, "asynq_fast_"}} {
@@ -144,8 +148,8 @@ func (d *drained) note(out *Result, prefix string) {
 // errLateFill says that some messages were scheduled only after they were due.
 var errLateFill = errors.New("this machine is too slow or too busy for -redis-burst")
 
-// drain measures a system. When the messages cannot be scheduled in time, because other programs keep the machine busy, it tries
-// again with three times as much time, up to three times in all.
+// drain measures a system. When the messages cannot be scheduled in time, because other programs
+// keep the machine busy, it tries again with three times as much time, up to three times in all.
 func (x redisDrain) drain(ctx context.Context, e *env, system string) (d *drained, err error) {
 	fill := drainFill(system, e.sizes)
 	for range 3 {
@@ -157,8 +161,8 @@ func (x redisDrain) drain(ctx context.Context, e *env, system string) (d *draine
 	return nil, err
 }
 
-// drainOnce starts a fresh server and the consumers of a system, schedules messages for one instant, and waits until all are
-// handled.
+// drainOnce starts a fresh server and the consumers of a system, schedules messages for one
+// instant, and waits until all are handled.
 func (x redisDrain) drainOnce(ctx context.Context, e *env, system string, fill time.Duration) (*drained, error) {
 	d := &drained{n: int64(drainSize(system, e.sizes)), fill: fill}
 	return d, e.withRedis(ctx, x.fsync, func(s *redisServer) error {
@@ -198,8 +202,8 @@ func joinStop(f *fleet, err error) (time.Duration, error) {
 	return cpu, errors.Join(err, serr)
 }
 
-// measure schedules the messages, waits until just before the instant and then until all messages are handled, and notes what
-// the server did in that second wait.
+// measure schedules the messages, waits until just before the instant and then until all messages
+// are handled, and notes what the server did in that second wait.
 func (d *drained) measure(ctx context.Context, e *env, s *redisServer, sys system, system string, f *fleet) error {
 	e.say("%s: scheduling %d messages for one instant", system, d.n)
 	if err := fillFor(ctx, sys, system, d.n, d.due); err != nil {
@@ -241,12 +245,14 @@ func (d *drained) check(f *fleet, system string) error {
 const (
 	// processStart is how long each consumer process may take to start.
 	processStart = 50 * time.Millisecond
-	// fillers is how many callers schedule for asynq at the same time, which needs many because it has no call for many messages.
+	// fillers is how many callers schedule for asynq at the same time, which needs many because it
+	// has no call for many messages.
 	fillers   = 64
 	redisFill = 500 // messages of each push by a system that has such a call
 )
 
-// fillFor schedules n letters for one instant, with the number of callers and the size of lists with which the system is fast.
+// fillFor schedules n letters for one instant, with the number of callers and the size of lists
+// with which the system is fast.
 func fillFor(ctx context.Context, sys system, system string, n int64, due time.Time) error {
 	if b, ok := sys.(*bullmqSystem); ok {
 		_, err := b.ask(bullmqRequest{Do: "fill", N: n, Due: due.UnixMilli(), Callers: 2, Batch: bullmqBatch})
@@ -275,8 +281,8 @@ func fillFor(ctx context.Context, sys system, system string, n int64, due time.T
 	})
 }
 
-// inParallel has n goroutines call f once each and waits for them. f gets the number of its goroutine. The first error ends the
-// context of the others, and is returned.
+// inParallel has n goroutines call f once each and waits for them. f gets the number of its
+// goroutine. The first error ends the context of the others, and is returned.
 func inParallel(ctx context.Context, n int, f func(ctx context.Context, who int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

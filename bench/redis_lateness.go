@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// These scenarios measure how late messages are delivered on Redis under a steady load, with 1, 8 and 32 consumer processes.
-// The due times are spread evenly. They also note how early messages were delivered, because asynq's due times are whole seconds.
+// These scenarios measure how late messages are delivered on Redis under a steady load, with 1, 8
+// and 32 consumer processes. The due times are spread evenly. They also note how early messages
+// were delivered, because asynq's due times are whole seconds.
 
 const (
 	redisHands = 64 // concurrency of each process
@@ -32,8 +33,8 @@ func (x redisLateness) name() string {
 	return fmt.Sprintf("redis-lateness/%s-%s-%d", rateName(x.rate), x.system, x.processes)
 }
 
-// redisLatenesses returns what is measured at a rate. It leaves out the systems and numbers of processes that cannot keep up with
-// that rate on the machine of the published results.
+// redisLatenesses returns what is measured at a rate. It leaves out the systems and numbers of
+// processes that cannot keep up with that rate on the machine of the published results.
 func redisLatenesses(rate int) []redisLateness {
 	all := []redisLateness{{rate, sysPunctual, 1}, {rate, sysPunctual, 8}}
 	if rate <= 10_000 {
@@ -86,8 +87,8 @@ func (x redisLateness) runServer(ctx context.Context, e *env, s *redisServer, sy
 	return expectPending(ctx, sys, 0)
 }
 
-// load pushes messages at the rate, waits until the consumers have handled all of them, stops the consumers, and notes lateness
-// and cost.
+// load pushes messages at the rate, waits until the consumers have handled all of them, stops the
+// consumers, and notes lateness and cost.
 func (x redisLateness) load(ctx context.Context, e *env, s *redisServer, sys system, f *fleet) error {
 	n := int64(float64(x.rate) * e.sizes.RedisWindow.Seconds())
 	var overdue int64
@@ -110,7 +111,8 @@ func (x redisLateness) load(ctx context.Context, e *env, s *redisServer, sys sys
 	return x.note(e.out, f, n)
 }
 
-// note notes the lateness. It returns an error if a message was not delivered, or if Punctual delivered one early or twice.
+// note notes the lateness. It returns an error if a message was not delivered, or if Punctual
+// delivered one early or twice.
 func (x redisLateness) note(out *Result, f *fleet, n int64) error {
 	list, err := f.deliveries()
 	if err != nil {
@@ -132,8 +134,8 @@ func (x redisLateness) note(out *Result, f *fleet, n int64) error {
 	return nil
 }
 
-// pushEvenly pushes n letters one by one at a rate, each lateLead before it is due. It returns how many
-// were stored only after they were due, because the system or the machine was too busy.
+// pushEvenly pushes n letters one by one at a rate, each lateLead before it is due. It returns how
+// many were stored only after they were due, because the system or the machine was too busy.
 func pushEvenly(ctx context.Context, sys system, n int64, rate int) (overdue int64, err error) {
 	if b, ok := sys.(*bullmqSystem); ok {
 		a, err := b.ask(bullmqRequest{Do: "evenly", N: n, Rate: rate, Callers: redisCallers, LeadMS: lateLead.Milliseconds()})

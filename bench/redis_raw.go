@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// The reference shows what Redis can do without a queue: the same server keeps the bytes of a message in a sorted set and a
-// hash, and gives them back. There is no claim, so a consumer that dies loses what it took. A consumer takes the earliest
-// messages, whether they are due or not. The program writes the protocol by hand, so that it needs hardly any CPU time.
+// The reference shows what Redis can do without a queue: the same server keeps the bytes of a
+// message in a sorted set and a hash, and gives them back. There is no claim, so a consumer that
+// dies loses what it took. A consumer takes the earliest messages, whether they are due or not. The
+// program writes the protocol by hand, so that it needs hardly any CPU time.
 
 const (
 	rawTimes  = "bench:t" // the sorted set: ID by due time
@@ -65,8 +66,8 @@ func (c *rawConn) send() error {
 	return err
 }
 
-// header reads the first line of a reply of the given kind and returns the number in it: the integer itself (kind ':'), the
-// length of a text ('$'), or that of a list ('*').
+// header reads the first line of a reply of the given kind and returns the number in it: the
+// integer itself (kind ':'), the length of a text ('$'), or that of a list ('*').
 func (c *rawConn) header(kind byte) (int, error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
@@ -94,7 +95,8 @@ func (c *rawConn) text(buf []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// added reads an integer, the reply to a command that adds or removes n items, and returns an error if it is not n.
+// added reads an integer, the reply to a command that adds or removes n items, and returns an error
+// if it is not n.
 func (c *rawConn) added(n int) error {
 	got, err := c.header(':')
 	if err == nil && got != n {
@@ -103,7 +105,8 @@ func (c *rawConn) added(n int) error {
 	return err
 }
 
-// rawID returns the ID of a letter: its number in 26 digits, because IDs that Punctual makes have 26 bytes, too.
+// rawID returns the ID of a letter: its number in 26 digits, because IDs that Punctual makes have
+// 26 bytes, too.
 func rawID(l letter) []byte {
 	id := bytes.Repeat([]byte{'0'}, idBytes)
 	digits := strconv.AppendUint(nil, uint64(l.seq), 10)
@@ -157,7 +160,8 @@ func (c *rawConn) pushLists(ls []letter) error {
 	return errors.Join(c.added(len(ls)), c.added(len(ls)))
 }
 
-// take removes up to n letters, the earliest first, and passes their bodies to handle. It returns how many there were.
+// take removes up to n letters, the earliest first, and passes their bodies to handle. It returns
+// how many there were.
 func (c *rawConn) take(n int, handle func(body []byte)) (int, error) {
 	c.begin(3)
 	c.words("ZPOPMIN", rawTimes, strconv.Itoa(n))

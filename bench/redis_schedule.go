@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// These scenarios measure how many messages a second can be scheduled on Redis, due 1 to 25 hours ahead. The reference and,
-// where messages are pushed one by one, asynq are measured in turn with Punctual, each time on a fresh server.
+// These scenarios measure how many messages a second can be scheduled on Redis, due 1 to 25 hours
+// ahead. The reference and, where messages are pushed one by one, asynq are measured in turn with
+// Punctual, each time on a fresh server.
 
-// redisSchedule is a way of scheduling: how many callers there are, how many messages each pushes in one call, and when
-// the server syncs.
+// redisSchedule is a way of scheduling: how many callers there are, how many messages each pushes
+// in one call, and when the server syncs.
 type redisSchedule struct {
 	callers, batch int
 	fsync          string
@@ -26,7 +27,8 @@ func (x redisSchedule) name() string {
 	return "redis-schedule/" + kind + suffix(x.fsync)
 }
 
-// suffix returns the end of a scenario's name, which tells a scenario with appendfsync always from one with everysec.
+// suffix returns the end of a scenario's name, which tells a scenario with appendfsync always from
+// one with everysec.
 func suffix(fsync string) string {
 	if fsync == always {
 		return "-always"
@@ -53,14 +55,18 @@ func redisScheduleScenarios() []scenario {
 	return all
 }
 
-// run measures the systems one after the other: Punctual, asynq and Punctual with chosen IDs once each, a lone caller also with a
-// context that can never end, and the references twice for half the time, before and after those. So if the machine becomes slower meanwhile, the references become slower too.
+// run measures the systems one after the other: Punctual, asynq and Punctual with chosen IDs once
+// each, a lone caller also with a context that can never end, and the references twice for half the
+// time, before and after those. So if the machine becomes slower meanwhile, the references become
+// slower too.
 func (x redisSchedule) run(ctx context.Context, e *env) error {
 	whole, half := e.sizes.RedisSpan, e.sizes.RedisSpan/2
 	pairs, lists := &pushing{redisSchedule: x, system: sysRaw}, &pushing{redisSchedule: x, system: sysLists}
-	// lists has one caller, which pushes in one list as many messages as all callers of x together push at one time.
+	// lists has one caller, which pushes in one list as many messages as all callers of x together
+	// push at one time.
 	lists.callers, lists.batch = 1, x.callers*x.batch
-	// piped pushes as many messages at one time as lists, but with a pair of commands for each of them.
+	// piped pushes as many messages at one time as lists, but with a pair of commands for each of
+	// them.
 	piped := &pushing{redisSchedule: lists.redisSchedule, system: sysRaw}
 	own, rival := &pushing{redisSchedule: x, system: sysPunctual}, &pushing{redisSchedule: x, system: sysAsynq}
 	chosen := &pushing{redisSchedule: x, system: sysChosen}
@@ -137,7 +143,8 @@ func (p *pushing) note(out *Result, prefix string) {
 	out.setCost(prefix, p.cost, p.items)
 }
 
-// measure pushes to a fresh server until d is over, and checks that the server then has all messages.
+// measure pushes to a fresh server until d is over, and checks that the server then has all
+// messages.
 func (p *pushing) measure(ctx context.Context, e *env, d time.Duration) error {
 	e.say("%s for %v", p.system, d)
 	return e.withRedis(ctx, p.fsync, func(s *redisServer) error {
@@ -178,8 +185,8 @@ func (p *pushing) flatOut(ctx context.Context, s *redisServer, sys system, d tim
 // scripted tells whether the system calls scripts, which only the references do not.
 func (p *pushing) scripted() bool { return p.system != sysRaw && p.system != sysLists }
 
-// farLetters returns n letters due 1 to 25 hours ahead. It takes their numbers from seq, so that callers that share seq
-// never have the same number.
+// farLetters returns n letters due 1 to 25 hours ahead. It takes their numbers from seq, so that
+// callers that share seq never have the same number.
 func farLetters(n int, seq *atomic.Uint32) []letter {
 	now := time.Now()
 	first := seq.Add(uint32(n)) - uint32(n)

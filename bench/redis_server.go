@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Each measurement on Redis has a fresh redis-server, which the bench starts. It listens on loopback, and its append-only file is
-// in the folder of the round.
+// Each measurement on Redis has a fresh redis-server, which the bench starts. It listens on
+// loopback, and its append-only file is in the folder of the round.
 
 // The values of appendfsync, the setting that says when the server syncs its append-only file.
 const (
@@ -30,11 +30,13 @@ type redisServer struct {
 	dir  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
-	// asks is the client by which the bench asks the server for figures. What is measured has clients of its own.
+	// asks is the client by which the bench asks the server for figures. What is measured has
+	// clients of its own.
 	asks *redis.Client
 }
 
-// withRedis runs f with a fresh server. When f has returned, the server is ended and its files are removed.
+// withRedis runs f with a fresh server. When f has returned, the server is ended and its files are
+// removed.
 func (e *env) withRedis(ctx context.Context, fsync string, f func(*redisServer) error) (err error) {
 	s, err := startRedis(ctx, filepath.Join(e.dir, "redis"), fsync)
 	if err != nil {
@@ -47,8 +49,9 @@ func (e *env) withRedis(ctx context.Context, fsync string, f func(*redisServer) 
 // redisStartTimeout is how long a server may take until it answers. It holds for beanstalkd, too.
 const redisStartTimeout = 20 * time.Second
 
-// startRedis starts a server and returns when it answers. The server does not rewrite its append-only file in the background,
-// because a rewrite would fall into some measurements and not into others.
+// startRedis starts a server and returns when it answers. The server does not rewrite its
+// append-only file in the background, because a rewrite would fall into some measurements and not
+// into others.
 func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -125,8 +128,8 @@ type serverUsage struct {
 	at    time.Time
 	cpu   time.Duration    // CPU time since the server's start
 	calls map[string]int64 // how often each command was executed since the server's start, in scripts too
-	// memory is used_memory in bytes, without the buffers of connections and of the append-only file, because
-	// these come and go.
+	// memory is used_memory in bytes, without the buffers of connections and of the append-only
+	// file, because these come and go.
 	memory int64
 }
 
@@ -190,22 +193,25 @@ func redisVersion() string {
 type serverCost struct {
 	took time.Duration
 	cpu  time.Duration
-	// scripts counts the scripts that clients ran. calls counts them together with the other commands of sentOnly. others counts
-	// all other commands, whether a script called them or a client sent them. Where no script runs, calls counts all commands.
+	// scripts counts the scripts that clients ran. calls counts them together with the other
+	// commands of sentOnly. others counts all other commands, whether a script called them or a
+	// client sent them. Where no script runs, calls counts all commands.
 	scripts, calls, others int64
 }
 
-// sentOnly has the commands that no script of Punctual, asynq or BullMQ calls, so a client has sent them. Of every other command the
-// server does not tell whether a client or a script called it: commandstats and total_commands_processed count both. For example, claims
-// of Punctual that wait look for what is due next by TIME, ZRANGE and HMGET without a script, and its scripts call these, too. A
-// subcommand counts as its command.
+// sentOnly has the commands that no script of Punctual, asynq or BullMQ calls, so a client has sent
+// them. Of every other command the server does not tell whether a client or a script called it:
+// commandstats and total_commands_processed count both. For example, claims of Punctual that wait
+// look for what is due next by TIME, ZRANGE and HMGET without a script, and its scripts call these,
+// too. A subcommand counts as its command.
 var sentOnly = map[string]bool{
 	"eval": true, "evalsha": true, "script": true, "ping": true, "subscribe": true, "unsubscribe": true,
 	"hello": true, "client": true, "info": true, "config": true, "select": true, "auth": true,
 	"wait": true, "waitaof": true, "acl": true, "cluster": true, "command": true, "role": true,
 }
 
-// cost returns what the server did from one moment to another. scripted tells whether scripts may have run.
+// cost returns what the server did from one moment to another. scripted tells whether scripts may
+// have run.
 func cost(from, to serverUsage, scripted bool) serverCost {
 	c := serverCost{took: to.at.Sub(from.at), cpu: to.cpu - from.cpu}
 	for command, calls := range to.calls {
@@ -231,9 +237,9 @@ func (c serverCost) plus(o serverCost) serverCost {
 	return serverCost{c.took + o.took, c.cpu + o.cpu, c.scripts + o.scripts, c.calls + o.calls, c.others + o.others}
 }
 
-// setCost notes what one of so many messages cost the server. The names of the values begin with prefix. Two of them are older than the
-// words of the tables, and stay as they are because files of results have them: commands_per_message are calls, and
-// script_commands_per_message are others.
+// setCost notes what one of so many messages cost the server. The names of the values begin with
+// prefix. Two of them are older than the words of the tables, and stay as they are because files of
+// results have them: commands_per_message are calls, and script_commands_per_message are others.
 func (r *Result) setCost(prefix string, c serverCost, messages int64) {
 	n := float64(messages)
 	r.set(prefix+"redis_us_per_message", float64(c.cpu.Microseconds())/n)

@@ -18,23 +18,27 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// The systems that are compared on Redis. Each is used as its documentation says, pushes messages of the same size, and
-// has a fresh server for each measurement. Consumers are processes of their own (consumer.go).
+// The systems that are compared on Redis. Each is used as its documentation says, pushes messages
+// of the same size, and has a fresh server for each measurement. Consumers are processes of their
+// own (consumer.go).
 const (
 	sysPunctual = "punctual"
-	// sysChosen is Punctual with IDs that the caller chooses. With sysPunctual the store makes the IDs.
+	// sysChosen is Punctual with IDs that the caller chooses. With sysPunctual the store makes the
+	// IDs.
 	sysChosen = "punctual-chosen"
-	// sysRaw is the reference of redis_raw.go with a ZADD and an HSET for each message, and sysLists is the reference with
-	// one ZADD and one HSET for a whole list of messages.
+	// sysRaw is the reference of redis_raw.go with a ZADD and an HSET for each message, and
+	// sysLists is the reference with one ZADD and one HSET for a whole list of messages.
 	sysRaw   = "raw"
 	sysLists = "lists"
-	// sysAsynq is asynq with its defaults, and sysAsynqFast is asynq with shorter intervals between its polls.
+	// sysAsynq is asynq with its defaults, and sysAsynqFast is asynq with shorter intervals between
+	// its polls.
 	sysAsynq     = "asynq"
 	sysAsynqFast = "asynq-fast"
 )
 
-// The intervals between asynq's polls in sysAsynqFast. fastDelayedCheck is how long asynq waits between two searches for tasks that
-// have become due (by default 5 s). fastTaskCheck is how long it waits before it looks at an empty queue again (by default 1 s).
+// The intervals between asynq's polls in sysAsynqFast. fastDelayedCheck is how long asynq waits
+// between two searches for tasks that have become due (by default 5 s). fastTaskCheck is how long
+// it waits before it looks at an empty queue again (by default 1 s).
 const (
 	fastDelayedCheck = 100 * time.Millisecond
 	fastTaskCheck    = 10 * time.Millisecond
@@ -59,8 +63,8 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-// letter is a message of a comparison. Its number and due time are in its body, so that a handler can tell which message
-// it is and how late it is, whichever system has delivered it.
+// letter is a message of a comparison. Its number and due time are in its body, so that a handler
+// can tell which message it is and how late it is, whichever system has delivered it.
 type letter struct {
 	seq uint32
 	due time.Time // whole milliseconds, except in lives, where nobody asks how late a message is
@@ -98,10 +102,11 @@ type contender struct{ system, prefix string }
 
 // system is the scheduling side of a system that is compared.
 type system interface {
-	// push schedules letters. who is the number of the caller, from 0; several callers may push at the same time.
+	// push schedules letters. who is the number of the caller, from 0; several callers may push at
+	// the same time.
 	push(ctx context.Context, who int, ls []letter) error
-	// pending returns how many messages the system has that are not finished. Messages being handled count, and so do
-	// those that the system has given up on but still keeps.
+	// pending returns how many messages the system has that are not finished. Messages being
+	// handled count, and so do those that the system has given up on but still keeps.
 	pending(ctx context.Context) (int64, error)
 	close() error
 }
@@ -176,7 +181,8 @@ func (p *punctualSystem) pending(ctx context.Context) (int64, error) {
 
 func (p *punctualSystem) close() error { return p.store.Close() }
 
-// asynqSystem schedules through an asynq.Client, one message at a time, because the client has no call for many.
+// asynqSystem schedules through an asynq.Client, one message at a time, because the client has no
+// call for many.
 type asynqSystem struct {
 	client    *asynq.Client
 	inspector *asynq.Inspector
@@ -206,9 +212,10 @@ func (a *asynqSystem) pending(context.Context) (int64, error) {
 
 func (a *asynqSystem) close() error { return errors.Join(a.client.Close(), a.inspector.Close()) }
 
-// consume is the handling side of a system in this process. It calls ready once it waits for messages, or for the reference before
-// it connects, and handle with the body of each message. It returns when ctx has ended and the messages being handled are finished;
-// the reference also returns when none are left.
+// consume is the handling side of a system in this process. It calls ready once it waits for
+// messages, or for the reference before it connects, and handle with the body of each message. It
+// returns when ctx has ended and the messages being handled are finished; the reference also
+// returns when none are left.
 func consume(ctx context.Context, t consumerTask, ready func(), handle func(body []byte)) error {
 	switch t.System {
 	case sysPunctual:

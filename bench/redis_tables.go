@@ -88,7 +88,8 @@ func processes(n int) string {
 
 func redisAimsTable(r run) string { return goalsTable(r, redisAims()) + earlyRow(r) }
 
-// goalsTable has a row for each goal, which says whether every round met it, only the median did, or not even that.
+// goalsTable has a row for each goal, which says whether every round met it, only the median did,
+// or not even that.
 func goalsTable(r run, all []goal) string {
 	var b strings.Builder
 	b.WriteString("| | aim | measured | rounds | |\n|---|--:|--:|--:|---|\n")
@@ -123,8 +124,8 @@ func (a goal) told(s spread) string {
 	return "**not met**"
 }
 
-// earlyRow returns the row about messages that Punctual delivered early. A round with such a message has failed with an
-// error that names P2.
+// earlyRow returns the row about messages that Punctual delivered early. A round with such a
+// message has failed with an error that names P2.
 func earlyRow(r run) string {
 	rounds, bad := 0, 0
 	for _, res := range r.results {

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// A run of several scenarios on Redis at a tiny size has the values that the report needs. The rounds that deliver messages
-// check for themselves that each was delivered, and that Punctual delivered none twice and none early.
+// A run of several scenarios on Redis at a tiny size has the values that the report needs. The
+// rounds that deliver messages check for themselves that each was delivered, and that Punctual
+// delivered none twice and none early.
 func TestRedisRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and processes")
@@ -217,7 +218,8 @@ func TestUsage(t *testing.T) {
 	}
 	from := serverUsage{cpu: 250 * time.Millisecond, calls: map[string]int64{"evalsha": 2, "info": 2}}
 	c := cost(from, to, true)
-	// The 7 calls are 5 scripts and 2 of client|setinfo. The one INFO is that of the bench, which does not count.
+	// The 7 calls are 5 scripts and 2 of client|setinfo. The one INFO is that of the bench, which
+	// does not count.
 	if c.cpu != 500*time.Millisecond || c.calls != 7 || c.others != 40 || c.scripts != 5 {
 		t.Errorf("with scripts the cost is %+v", c)
 	}
@@ -229,8 +231,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// cost counts three scripts of two commands on a real server as three calls and six other commands. A command that a client sends alone is
-// among the others, too.
+// cost counts three scripts of two commands on a real server as three calls and six other commands.
+// A command that a client sends alone is among the others, too.
 func TestCostOfAServer(t *testing.T) {
 	s := testRedis(t)
 	from, err := s.usage(t.Context())
@@ -254,7 +256,8 @@ func TestCostOfAServer(t *testing.T) {
 	}
 }
 
-// A consumer without a task, with a task that is not JSON, or of an unknown system ends with an error.
+// A consumer without a task, with a task that is not JSON, or of an unknown system ends with an
+// error.
 func TestConsumerRefuses(t *testing.T) {
 	var out strings.Builder
 	for _, args := range [][]string{nil, {"x"}, {`{"system":"none"}`}} {
@@ -332,7 +335,8 @@ func (h *heldSystem) push(_ context.Context, _ int, ls []letter) error {
 func (h *heldSystem) pending(context.Context) (int64, error) { return h.count.Load(), nil }
 func (h *heldSystem) close() error                           { return nil }
 
-// pushEvenly pushes at the rate, and counts the letters that a slow system stores only after they were due. The time is virtual.
+// pushEvenly pushes at the rate, and counts the letters that a slow system stores only after they
+// were due. The time is virtual.
 func TestPushEvenly(t *testing.T) {
 	for takes, behind := range map[time.Duration]int64{time.Millisecond: 0, lateLead + time.Second: 500} {
 		synctest.Test(t, func(t *testing.T) {

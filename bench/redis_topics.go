@@ -9,12 +9,13 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// This scenario measures how late messages are delivered where one worker serves many topics, each of which has few messages.
+// This scenario measures how late messages are delivered where one worker serves many topics, each
+// of which has few messages.
 
 const (
 	topicsScenario = "topics/redis"
-	// topicsRate is how many messages a second become due, in all topics together. Each message is in another topic than the one
-	// before.
+	// topicsRate is how many messages a second become due, in all topics together. Each message is
+	// in another topic than the one before.
 	topicsRate = 500
 )
 
@@ -31,7 +32,8 @@ func redisTopicsScenarios() []scenario {
 	}}
 }
 
-// topicsSystem pushes each letter to a topic that depends on the letter's number, so that the letters spread evenly over the topics.
+// topicsSystem pushes each letter to a topic that depends on the letter's number, so that the
+// letters spread evenly over the topics.
 type topicsSystem struct {
 	*punctualSystem
 	topics int
@@ -40,8 +42,9 @@ type topicsSystem struct {
 func (s topicsSystem) push(ctx context.Context, _ int, ls []letter) error {
 	ms := make([]punctual.NewMessage, len(ls))
 	for i, l := range ls {
-		// Each letter goes 7919 topics further than the one before it, so that letters that are due one after the other are far
-		// apart in the order of the topics' names. 7919 is a prime number, so that every topic gets letters.
+		// Each letter goes 7919 topics further than the one before it, so that letters that are due
+		// one after the other are far apart in the order of the topics' names. 7919 is a prime
+		// number, so that every topic gets letters.
 		ms[i] = punctual.NewMessage{Topic: numberedTopic(int(l.seq) * 7919 % s.topics), Body: l.body(), Due: l.due}
 	}
 	return checkPushed(s.queue.PushMany(ctx, ms))
@@ -72,7 +75,8 @@ func runRedisTopics(ctx context.Context, e *env) error {
 	})
 }
 
-// topicsLateness gives each topic a message that is due in a year, has one worker wait for all topics, and puts the load on it.
+// topicsLateness gives each topic a message that is due in a year, has one worker wait for all
+// topics, and puts the load on it.
 func topicsLateness(ctx context.Context, e *env, s *redisServer, sys topicsSystem) error {
 	e.say("%d topics come into being", sys.topics)
 	for n := 0; n < sys.topics; n += redisFill {

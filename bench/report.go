@@ -12,15 +12,18 @@ import (
 	"strings"
 )
 
-// bench report writes the tables of docs/performance.md between their markers, and draws the charts. Each part of the page
-// shows the newest run of the file that has results of the part. A part of which the file has no results stays as it is, and
-// so does the text outside of the markers.
+// bench report writes the tables of docs/performance.md between their markers, and draws the
+// charts. Each part of the page shows the newest run of the file that has results of the part. A
+// part of which the file has no results stays as it is, and so does the text outside of the
+// markers.
 
-// part is the tables and charts of the page about one subject: a store, the server, the console, or what one message leads to.
+// part is the tables and charts of the page about one subject: a store, the server, the console, or
+// what one message leads to.
 type part struct {
 	// has tells whether a scenario belongs to the part.
 	has func(scenario string) bool
-	// alone, if not nil, tells whether a scenario that may be measured in a run of its own belongs to the part too.
+	// alone, if not nil, tells whether a scenario that may be measured in a run of its own belongs
+	// to the part too.
 	alone  func(scenario string) bool
 	tables []table
 	charts []picture
@@ -46,7 +49,8 @@ func onPostgres(scenario string) bool {
 	return strings.HasPrefix(scenario, "postgres-") && !onPostgresAlone(scenario)
 }
 
-// onPostgresAlone is true for the scenarios that take minutes each: lives beside a held snapshot, and those of ten million messages.
+// onPostgresAlone is true for the scenarios that take minutes each: lives beside a held snapshot,
+// and those of ten million messages.
 func onPostgresAlone(scenario string) bool {
 	return scenario == postgresSize || strings.HasPrefix(scenario, heldName(""))
 }
@@ -66,8 +70,9 @@ func parts() []part {
 	}
 }
 
-// newest returns the newest run that has results of the part, with only these results. Results of scenarios for which alone is
-// true are added, for each scenario from the newest run that has results of it.
+// newest returns the newest run that has results of the part, with only these results. Results of
+// scenarios for which alone is true are added, for each scenario from the newest run that has
+// results of it.
 func (p part) newest(runs []run) (run, bool) {
 	r, found := newestWith(runs, p.has)
 	if p.alone == nil || !found {
@@ -87,7 +92,8 @@ func (p part) newest(runs []run) (run, bool) {
 	return r, found
 }
 
-// newestWith returns the newest run that has results of scenarios for which has is true, with only these results.
+// newestWith returns the newest run that has results of scenarios for which has is true, with only
+// these results.
 func newestWith(runs []run, has func(scenario string) bool) (run, bool) {
 	for _, r := range slices.Backward(runs) {
 		only := run{machine: r.machine}
@@ -141,8 +147,8 @@ func reportCommand(args []string, stderr io.Writer) error {
 	return nil
 }
 
-// resultsDir is the folder of the files of results, one for each day. Their names are dates, so that the order of the names
-// is that of the days.
+// resultsDir is the folder of the files of results, one for each day. Their names are dates, so
+// that the order of the names is that of the days.
 const resultsDir = "results"
 
 func newestResults(dir string) (string, error) {

@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the report anew")
 
-// The report of made-up results writes the page and the charts of testdata, which also has the results and the page before.
-// Look at the charts when they change.
+// The report of made-up results writes the page and the charts of testdata, which also has the
+// results and the page before. Look at the charts when they change.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.md")
@@ -37,8 +37,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// onAnyGround checks that a chart can be read on a light and on a dark page: nothing in it is black or white, and every text
-// has a colour, because without one a text is black.
+// onAnyGround checks that a chart can be read on a light and on a dark page: nothing in it is black
+// or white, and every text has a colour, because without one a text is black.
 func onAnyGround(t *testing.T, file string) {
 	t.Helper()
 	for _, part := range strings.Split(string(readFile(t, file)), "<")[1:] {
@@ -49,7 +49,8 @@ func onAnyGround(t *testing.T, file string) {
 	}
 }
 
-// Where nothing was measured each table of values says so, no aim is met, and the charts can still be drawn.
+// Where nothing was measured each table of values says so, no aim is met, and the charts can still
+// be drawn.
 func TestReportOfNothing(t *testing.T) {
 	r := run{machine: Machine{Cores: 2, Sizes: quickSizes()}}
 	dir := t.TempDir()
@@ -96,7 +97,8 @@ func golden(t *testing.T, path, name string) {
 	}
 }
 
-// wellFormed checks that a file is XML and contains no NaN, no infinity and no mark of a wrong format (%!).
+// wellFormed checks that a file is XML and contains no NaN, no infinity and no mark of a wrong
+// format (%!).
 func wellFormed(t *testing.T, path string) {
 	t.Helper()
 	data := readFile(t, path)

@@ -9,10 +9,10 @@ import (
 	"sort"
 )
 
-// The file of results is lines of JSON: for each run one Machine, then its Results in the order
-// in which they were measured. The names of the values tell the units: ms, us (µs), bytes and s; rates are per
-// second. The other values are counts, ratios and shares, and the names that end with _cpu are numbers of cores, except
-// others_cpu, which is a share.
+// The file of results is lines of JSON: for each run one Machine, then its Results in the order in
+// which they were measured. The names of the values tell the units: ms, us (µs), bytes and s; rates
+// are per second. The other values are counts, ratios and shares, and the names that end with _cpu
+// are numbers of cores, except others_cpu, which is a share.
 
 // Machine describes where and when a run was made.
 type Machine struct {
@@ -89,7 +89,8 @@ type run struct {
 	results []Result
 }
 
-// readRuns reads a file of results and returns its runs in the order of the file, so the oldest comes first.
+// readRuns reads a file of results and returns its runs in the order of the file, so the oldest
+// comes first.
 func readRuns(path string) ([]run, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -98,9 +98,10 @@ func makeDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// plan lists the rounds: first those on fresh stores, then those on the large store. On fresh stores the
-// first round of every scenario comes before the second round of any, so that a minute in which the machine is
-// busy does not fall into all rounds of one scenario. On the large store all rounds of a scenario follow each other.
+// plan lists the rounds: first those on fresh stores, then those on the large store. On fresh
+// stores the first round of every scenario comes before the second round of any, so that a minute
+// in which the machine is busy does not fall into all rounds of one scenario. On the large store
+// all rounds of a scenario follow each other.
 func plan(o runOptions) []round {
 	var rounds []round
 	for n := 1; n <= o.rounds; n++ {
@@ -130,7 +131,8 @@ func (r *runner) checkSpace() error {
 	if err != nil {
 		return err
 	}
-	// 10 million messages take about 3 GB when they are stored, and as much again while the database compacts.
+	// 10 million messages take about 3 GB when they are stored, and as much again while the
+	// database compacts.
 	need := uint64(r.sizes.Pending)*800 + 4<<30
 	if free < need {
 		return fmt.Errorf("%s has %d GB free and this run may need %d GB: choose another disk with -dir, or less with -pending", r.dir, free>>30, need>>30)
@@ -138,7 +140,8 @@ func (r *runner) checkSpace() error {
 	return nil
 }
 
-// runRound runs one round and returns its result. If the scenario names another one in after, that runs first and is killed.
+// runRound runs one round and returns its result. If the scenario names another one in after, that
+// runs first and is killed.
 func (r *runner) runRound(ctx context.Context, p round) (*Result, error) {
 	s := p.scenario
 	kept := filepath.Join(r.dir, "kept")
@@ -167,8 +170,8 @@ func (r *runner) runRound(ctx context.Context, p round) (*Result, error) {
 	return r.child(ctx, t, s, p.n, 0)
 }
 
-// child runs a task in a process of its own and returns its result. If kill is not 0, the process is killed
-// that long after it has reported that it is ready, and the result is nil.
+// child runs a task in a process of its own and returns its result. If kill is not 0, the process
+// is killed that long after it has reported that it is ready, and the result is nil.
 func (r *runner) child(ctx context.Context, t task, s scenario, n int, kill time.Duration) (*Result, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -203,8 +206,8 @@ func (r *runner) child(ctx context.Context, t task, s scenario, n int, kill time
 	return result, nil
 }
 
-// procsOf returns the GOMAXPROCS of a scenario's process. Unless the scenario says otherwise it is at least 4,
-// because cmd/punctual raises it to 4.
+// procsOf returns the GOMAXPROCS of a scenario's process. Unless the scenario says otherwise it is
+// at least 4, because cmd/punctual raises it to 4.
 func procsOf(s scenario) int {
 	if s.procs != 0 {
 		return s.procs
@@ -212,8 +215,8 @@ func procsOf(s scenario) int {
 	return max(4, runtime.NumCPU())
 }
 
-// listen reads a child's reports to the end, shows its progress, and returns its result. If kill is not 0,
-// it kills the child that long after the child has reported that it is ready.
+// listen reads a child's reports to the end, shows its progress, and returns its result. If kill is
+// not 0, it kills the child that long after the child has reported that it is ready.
 func (r *runner) listen(out io.Reader, cmd *exec.Cmd, t task, n int, kill time.Duration) (result *Result) {
 	r.progress(t, n, "")
 	lines := bufio.NewScanner(out)

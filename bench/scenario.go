@@ -10,19 +10,21 @@ import (
 type scenario struct {
 	name  string
 	about string
-	// procs is the GOMAXPROCS of the process; 0 stands for one for each CPU but at least 4, as in cmd/punctual.
+	// procs is the GOMAXPROCS of the process; 0 stands for one for each CPU but at least 4, as in
+	// cmd/punctual.
 	procs int
 	// maxRounds bounds the rounds of long scenarios; 0 is no bound.
 	maxRounds int
-	// pending tells that the scenario works on the one large store that pending/fill makes. All other
-	// scenarios have a fresh store in each round.
+	// pending tells that the scenario works on the one large store that pending/fill makes. All
+	// other scenarios have a fresh store in each round.
 	pending bool
-	// after names a scenario that runs before each round of this one and whose process is killed with
-	// SIGKILL under load; empty for none.
+	// after names a scenario that runs before each round of this one and whose process is killed
+	// with SIGKILL under load; empty for none.
 	after string
 	// hidden scenarios run only where another scenario names them in after.
 	hidden bool
-	// takes guesses how long a round takes. The progress shows the sum for the rounds that are left.
+	// takes guesses how long a round takes. The progress shows the sum for the rounds that are
+	// left.
 	takes func(sizes) time.Duration
 	run   func(context.Context, *env) error
 }
@@ -40,8 +42,9 @@ type env struct {
 	out   *Result
 }
 
-// scenarios returns all scenarios. First run those on fresh stores, round by round, and then those on the large store, one
-// scenario after the other (plan); within a round they run in the order of this list.
+// scenarios returns all scenarios. First run those on fresh stores, round by round, and then those
+// on the large store, one scenario after the other (plan); within a round they run in the order of
+// this list.
 func scenarios() []scenario {
 	var all []scenario
 	all = append(all, scheduleScenarios()...)

@@ -28,8 +28,9 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// The systems that are measured: Punctual's server, and beside it the same store as a library, beanstalkd, and NATS with message
-// schedules. Servers are processes of their own, and all clients are in the process of the round.
+// The systems that are measured: Punctual's server, and beside it the same store as a library,
+// beanstalkd, and NATS with message schedules. Servers are processes of their own, and all clients
+// are in the process of the round.
 const (
 	peerLibrary   = "library"
 	peerServer    = "punctual"
@@ -44,7 +45,8 @@ var peerNames = []string{peerLibrary, peerServer, peerBeanstalk, peerBinlog, pee
 // peer is a system that is measured, with its server if it has one.
 type peer interface {
 	system
-	// consume passes the bodies of messages to handle, by n consumers, and finishes the messages, until ctx ends.
+	// consume passes the bodies of messages to handle, by n consumers, and finishes the messages,
+	// until ctx ends.
 	consume(ctx context.Context, n int, handle func(body []byte)) error
 	// process returns the process of the server, or nil for peerLibrary, which has none.
 	process() *serverProcess
@@ -133,8 +135,8 @@ const (
 	serveNATSVerb     = "serve-nats"
 )
 
-// startSelf starts this program as a server that keeps its files in dir. It returns when the server listens and has written its
-// address to standard output.
+// startSelf starts this program as a server that keeps its files in dir. It returns when the server
+// listens and has written its address to standard output.
 func startSelf(ctx context.Context, verb, dir string) (*serverProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -159,7 +161,8 @@ func startSelf(ctx context.Context, verb, dir string) (*serverProcess, error) {
 	return p, nil
 }
 
-// serverCommand runs a server, Punctual's or NATS, until ctx ends or the process is killed. It writes the server's address to stdout.
+// serverCommand runs a server, Punctual's or NATS, until ctx ends or the process is killed. It
+// writes the server's address to stdout.
 func serverCommand(ctx context.Context, verb string, args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s is for the bench itself: use bench run", verb)
@@ -198,7 +201,8 @@ func serverCommand(ctx context.Context, verb string, args []string, stdout io.Wr
 	return closeStore(store, h.Serve(ctx, nil, l))
 }
 
-// storePeer is Punctual: a server that is used by remotestore, or the embedded store in this process.
+// storePeer is Punctual: a server that is used by remotestore, or the embedded store in this
+// process.
 type storePeer struct {
 	store interface {
 		punctual.Store
@@ -255,8 +259,8 @@ func dialAndSay(ctx context.Context, addr, text string) (net.Conn, error) {
 	return c, nil
 }
 
-// httpPeer pushes to Punctual's server as a program in any language can: by a request for each message, with a common HTTP client
-// that uses its connections again.
+// httpPeer pushes to Punctual's server as a program in any language can: by a request for each
+// message, with a common HTTP client that uses its connections again.
 type httpPeer struct {
 	*storePeer
 	client *http.Client
@@ -293,8 +297,8 @@ func (p *httpPeer) close() error {
 	return p.storePeer.close()
 }
 
-// beanstalk is beanstalkd. It can delay a message only by whole seconds. push rounds a delay down, so messages come up to a
-// second early.
+// beanstalk is beanstalkd. It can delay a message only by whole seconds. push rounds a delay down,
+// so messages come up to a second early.
 type beanstalk struct {
 	server  *serverProcess
 	callers []*beanstalkConn // the first asks for statistics; the others are one for each caller of push
@@ -356,7 +360,8 @@ func (b *beanstalk) dial(ctx context.Context) (*beanstalkConn, error) {
 	return &beanstalkConn{c, bufio.NewReaderSize(c, 64<<10)}, nil
 }
 
-// expect reads a line and returns what follows the word in it, or an error if the line does not begin with that word.
+// expect reads a line and returns what follows the word in it, or an error if the line does not
+// begin with that word.
 func (c *beanstalkConn) expect(word string) (string, error) {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
@@ -465,8 +470,8 @@ func (b *beanstalk) consume(ctx context.Context, n int, handle func(body []byte)
 	})
 }
 
-// inParallelUntil has n goroutines call f once each and waits for all of them. It returns the first error that came before ctx had
-// ended. An error does not end the other goroutines.
+// inParallelUntil has n goroutines call f once each and waits for all of them. It returns the first
+// error that came before ctx had ended. An error does not end the other goroutines.
 func inParallelUntil(ctx context.Context, n int, f func() error) error {
 	var all sync.WaitGroup
 	failed := make(chan error, n)
@@ -490,8 +495,9 @@ func (b *beanstalk) waiting(ctx context.Context) (net.Conn, error) {
 	return dialAndSay(ctx, b.server.addr, "reserve\r\n")
 }
 
-// natsPeer is NATS JetStream with message schedules. Each message is a schedule of its own, on a subject of its own. When its time
-// comes the server publishes the message on the subject "due", from which the consumers take it.
+// natsPeer is NATS JetStream with message schedules. Each message is a schedule of its own, on a
+// subject of its own. When its time comes the server publishes the message on the subject "due",
+// from which the consumers take it.
 type natsPeer struct {
 	server *serverProcess
 	conn   *nats.Conn

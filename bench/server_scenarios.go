@@ -12,16 +12,17 @@ import (
 	"time"
 )
 
-// These scenarios measure Punctual's server beside the same store as a library, beanstalkd and NATS: scheduling, a drain,
-// lateness, and the memory for ten thousand clients that wait. Except with memory, CPU time is noted for the server, for all
-// clients, and for both together.
+// These scenarios measure Punctual's server beside the same store as a library, beanstalkd and
+// NATS: scheduling, a drain, lateness, and the memory for ten thousand clients that wait. Except
+// with memory, CPU time is noted for the server, for all clients, and for both together.
 
 const (
 	serverHands   = 64     // consumers
 	serverRate    = 2_000  // messages a second where lateness is measured
 	serverWaiting = 10_000 // clients that wait where memory is measured
 
-	// serverAlone is the work of one caller that pushes one message in each request and waits for the answer.
+	// serverAlone is the work of one caller that pushes one message in each request and waits for
+	// the answer.
 	serverAlone = "schedule-single-1"
 	serverWaits = "waiting-10k"
 )
@@ -142,8 +143,8 @@ func serverSchedule(ctx context.Context, e *env, p peer, callers, batch int) err
 	return expectPending(ctx, p, n)
 }
 
-// consuming starts a peer's consumers. stop ends them and returns what they handled. Until then handled may be asked how many
-// messages that is.
+// consuming starts a peer's consumers. stop ends them and returns what they handled. Until then
+// handled may be asked how many messages that is.
 func consuming(ctx context.Context, p peer) (handled *records, stop func() ([]record, error)) {
 	ctx, end := context.WithCancel(ctx)
 	handled = new(records)
@@ -158,7 +159,8 @@ func consuming(ctx context.Context, p peer) (handled *records, stop func() ([]re
 	}
 }
 
-// awaitHandled waits until n messages were handled. It returns an error when none was handled for settleTime.
+// awaitHandled waits until n messages were handled. It returns an error when none was handled for
+// settleTime.
 func awaitHandled(ctx context.Context, r *records, n int64) error {
 	last, progress := int64(-1), time.Now()
 	for {
@@ -228,7 +230,8 @@ func serverDrain(ctx context.Context, e *env, p peer, name string) error {
 	return noteOutcome(e.out, name, v, n)
 }
 
-// noteOutcome notes the lateness. It returns an error if Punctual, as a server or as a library, delivered a message early or twice.
+// noteOutcome notes the lateness. It returns an error if Punctual, as a server or as a library,
+// delivered a message early or twice.
 func noteOutcome(out *Result, name string, v outcome, n int64) error {
 	out.setQuantiles("start", v.late.merged())
 	out.set("early_share", float64(v.early)/float64(n))
@@ -325,8 +328,8 @@ func settledMemory(ctx context.Context, p peer) (float64, error) {
 	}
 }
 
-// stillOpen returns an error if the server has ended a connection. It reads from all for up to a second and ignores what the server
-// sends, because NATS sends something to a client that waits.
+// stillOpen returns an error if the server has ended a connection. It reads from all for up to a
+// second and ignores what the server sends, because NATS sends something to a client that waits.
 func stillOpen(conns []net.Conn) error {
 	var all sync.WaitGroup
 	var ended atomic.Int64

@@ -1,5 +1,6 @@
-// Package bulk changes all messages of a topic that match: by state, time, reason, error, ID prefix and headers. Run cancels, deletes,
-// requeues, reschedules or shifts them, with a dry run and a rate.
+// Package bulk changes all messages of a topic that match: by state, time, reason, error, ID prefix
+// and headers. Run cancels, deletes, requeues, reschedules or shifts them, with a dry run and a
+// rate.
 package bulk
 
 import (
@@ -48,17 +49,19 @@ func ParseChange(name string) (Change, error) {
 	return 0, storekit.Invalidf("bulk change %q: use cancel, delete, requeue, reschedule or shift", name)
 }
 
-// Selection says which messages of a topic a bulk changes: those for which every field that is set holds.
+// Selection says which messages of a topic a bulk changes: those for which every field that is set
+// holds.
 type Selection struct {
 	// Topic is required.
 	Topic string
-	// State is the state of the messages. StateNone stands for the scheduled and the ready ones, for the scheduled ones when
-	// a shift leads earlier, and for the dead ones of a requeue. A delete has to name the state. For a shift the state counts
-	// that the messages have when the shift begins.
+	// State is the state of the messages. StateNone stands for the scheduled and the ready ones,
+	// for the scheduled ones when a shift leads earlier, and for the dead ones of a requeue. A
+	// delete has to name the state. For a shift the state counts that the messages have when the
+	// shift begins.
 	State punctual.State
-	// From and To bound the time by which ListQuery orders the state: the due time of scheduled and ready messages, the end
-	// of the lease of leased ones, the time of death of dead ones. From is the first time included, To the first one excluded.
-	// The zero Time sets no bound.
+	// From and To bound the time by which ListQuery orders the state: the due time of scheduled and
+	// ready messages, the end of the lease of leased ones, the time of death of dead ones. From is
+	// the first time included, To the first one excluded. The zero Time sets no bound.
 	From, To time.Time
 	// Reason is why a message died. It needs StateDead, or a requeue.
 	Reason punctual.DeathReason
@@ -68,12 +71,14 @@ type Selection struct {
 	IDPrefix string
 	// Headers are headers with their values that a message has to have, all of them.
 	Headers map[string]string
-	// Only, if not nil, returns whether a message is selected for which all other fields hold. A shift with an Only is ErrInvalid,
-	// because the call that continues it could not know whether it selects the same messages.
+	// Only, if not nil, returns whether a message is selected for which all other fields hold. A
+	// shift with an Only is ErrInvalid, because the call that continues it could not know whether
+	// it selects the same messages.
 	Only func(*punctual.Info) bool
 }
 
-// matches reports whether a listed message, which has the state and lies between the bounds, is selected.
+// matches reports whether a listed message, which has the state and lies between the bounds, is
+// selected.
 func (s *Selection) matches(m *punctual.Info) bool {
 	if !strings.HasPrefix(m.ID, s.IDPrefix) {
 		return false
@@ -93,78 +98,94 @@ func (s *Selection) matches(m *punctual.Info) bool {
 type Job struct {
 	Do     Change
 	Select Selection
-	// By is how far Shift moves each message, in whole milliseconds: later, or earlier when it is negative.
+	// By is how far Shift moves each message, in whole milliseconds: later, or earlier when it is
+	// negative.
 	By time.Duration
-	// When is the due time for Requeue and Reschedule. A delay counts from the store's clock when the bulk begins, so
-	// that all messages get the same due time.
+	// When is the due time for Requeue and Reschedule. A delay counts from the store's clock when
+	// the bulk begins, so that all messages get the same due time.
 	When punctual.When
-	// Spread makes the messages of a Requeue due one after the other over this time from When on, evenly and in whatever order and
-	// number they are met, so that consumers are not flooded. 0, the default, makes all due at When. With any other change it is
-	// ErrInvalid.
+	// Spread makes the messages of a Requeue due one after the other over this time from When on,
+	// evenly and in whatever order and number they are met, so that consumers are not flooded. 0,
+	// the default, makes all due at When. With any other change it is ErrInvalid.
 	Spread time.Duration
-	// ID names a shift, 1 to 128 printable ASCII bytes, so that it is made once: for a day, another call with the ID continues the
-	// shift, or does nothing when it is complete. The ID is for programs whose answer may get lost after the last message was
-	// moved. With any other change an ID is ErrInvalid, because such a change may be repeated without one.
+	// ID names a shift, 1 to 128 printable ASCII bytes, so that it is made once: for a day, another
+	// call with the ID continues the shift, or does nothing when it is complete. The ID is for
+	// programs whose answer may get lost after the last message was moved. With any other change an
+	// ID is ErrInvalid, because such a change may be repeated without one.
 	ID string
 	// DryRun counts what the bulk would change, and changes nothing.
 	DryRun bool
 	// Rate is the most changes in a second. 0, the default, sets no bound.
 	Rate int
-	// Wait, if not nil, waits for a duration, or until ctx ends, which it returns as an error. The bulk calls it to keep to the Rate.
-	// nil waits by the clock of this process. A server with a bound on bulks does not count one that waits.
+	// Wait, if not nil, waits for a duration, or until ctx ends, which it returns as an error. The
+	// bulk calls it to keep to the Rate. nil waits by the clock of this process. A server with a
+	// bound on bulks does not count one that waits.
 	Wait func(ctx context.Context, d time.Duration) error
-	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before the changes of a page, or of a
-	// part of one, are sent to the store, and once more when the whole list has been read and Run returns no error.
+	// Progress, if not nil, is called with the report so far, on the caller's goroutine: before the
+	// changes of a page, or of a part of one, are sent to the store, and once more when the whole
+	// list has been read and Run returns no error.
 	Progress func(Report)
 }
 
 // Item is a message that a bulk has selected.
 type Item struct {
 	ID string
-	// Due is the due time that the message has, and NewDue the one that the bulk gives it; NewDue is zero when it gives none.
+	// Due is the due time that the message has, and NewDue the one that the bulk gives it; NewDue
+	// is zero when it gives none.
 	Due, NewDue time.Time
 }
 
-// Report says what a bulk has done. The counts are those of one call, without the calls that it continues.
+// Report says what a bulk has done. The counts are those of one call, without the calls that it
+// continues.
 type Report struct {
-	// Looked is how many messages were read, and Matched how many of them the bulk is to change. Messages that were pushed after
-	// it began, those that a reschedule finds at the new due time already, and those that a shift or reschedule finds retried
-	// since it began, are in Looked alone.
+	// Looked is how many messages were read, and Matched how many of them the bulk is to change.
+	// Messages that were pushed after it began, those that a reschedule finds at the new due time
+	// already, and those that a shift or reschedule finds retried since it began, are in Looked
+	// alone.
 	Looked, Matched int64
 	// Done is how many were changed; in a dry run none is.
 	Done int64
-	// Leased is how many somebody works on. A cancel of these is noted: they get no further attempt.
+	// Leased is how many somebody works on. A cancel of these is noted: they get no further
+	// attempt.
 	Leased int64
-	// Changed is how many somebody else has moved or requeued since they were read. They stay as they are.
+	// Changed is how many somebody else has moved or requeued since they were read. They stay as
+	// they are.
 	Changed int64
-	// Gone is how many were finished or removed since they were read, or died if the bulk cancels or moves them.
+	// Gone is how many were finished or removed since they were read, or died if the bulk cancels
+	// or moves them.
 	Gone int64
-	// Failed is how many the store refused with ErrInvalid, such as a shift beyond limits.MaxDue, and Failure the first of these errors.
+	// Failed is how many the store refused with ErrInvalid, such as a shift beyond limits.MaxDue,
+	// and Failure the first of these errors.
 	Failed  int64
 	Failure error
 	// First are the first messages selected, at most 10.
 	First []Item
-	// Continued is when the shift began that this call has continued, or found complete, by the store's clock; zero otherwise.
+	// Continued is when the shift began that this call has continued, or found complete, by the
+	// store's clock; zero otherwise.
 	Continued time.Time
 }
 
-// Run changes all messages that b.Select finds, page by page: it lists them without their bodies, and amends each by its ID
-// on the condition that its due time is still the one listed (Amendment.IfDue). So what somebody else changes meanwhile stays
-// as that caller has left it, and counts as Changed.
+// Run changes all messages that b.Select finds, page by page: it lists them without their bodies,
+// and amends each by its ID on the condition that its due time is still the one listed
+// (Amendment.IfDue). So what somebody else changes meanwhile stays as that caller has left it, and
+// counts as Changed.
 //
-// Each message is changed once, also by a shift, which moves messages within the list that it reads: a shift to later times
-// begins with the latest message and a shift to earlier times with the earliest. When Run returns an error, or its process is
-// killed, the messages changed so far stay changed; call it again with the same Do, Select and By. For a shift that call
-// continues where the first has stopped, so that no message is moved twice, unless more than a day (Memory) has passed. After
-// a shift without an ID that is complete, the same call is another shift. The place is kept in the store, in the companion topic
-// bulk of the topic. Of two calls with the same shift at the same time one stops with ErrChanged.
+// Each message is changed once, also by a shift, which moves messages within the list that it
+// reads: a shift to later times begins with the latest message and a shift to earlier times with
+// the earliest. When Run returns an error, or its process is killed, the messages changed so far
+// stay changed; call it again with the same Do, Select and By. For a shift that call continues
+// where the first has stopped, so that no message is moved twice, unless more than a day (Memory)
+// has passed. After a shift without an ID that is complete, the same call is another shift. The
+// place is kept in the store, in the companion topic bulk of the topic. Of two calls with the same
+// shift at the same time one stops with ErrChanged.
 //
-// A message that is pushed after the bulk has begun is not selected, nor is one that was leased when its part of the list was
-// read, unless the Selection names StateLeased.
+// A message that is pushed after the bulk has begun is not selected, nor is one that was leased
+// when its part of the list was read, unless the Selection names StateLeased.
 //
-// Run needs a store that is an Inspector; with any other it returns ErrUnsupported. Arguments that do not fit each other are
-// ErrInvalid, and then nothing is changed. Any other error is about the call of the store that failed, and the report counts
-// what was changed before. Of the changes that were sent together with the failed one, later ones may have been made, too.
+// Run needs a store that is an Inspector; with any other it returns ErrUnsupported. Arguments that
+// do not fit each other are ErrInvalid, and then nothing is changed. Any other error is about the
+// call of the store that failed, and the report counts what was changed before. Of the changes that
+// were sent together with the failed one, later ones may have been made, too.
 func Run(ctx context.Context, q *punctual.Queue, b Job) (Report, error) {
 	i, err := punctual.As[punctual.Inspector](q.Store())
 	if err != nil {
@@ -206,10 +227,12 @@ func Run(ctx context.Context, q *punctual.Queue, b Job) (Report, error) {
 	return r.report, nil
 }
 
-// states returns the states whose messages the bulk changes, in order, or the ErrInvalid of a bulk that makes no sense.
+// states returns the states whose messages the bulk changes, in order, or the ErrInvalid of a bulk
+// that makes no sense.
 //
-// The scheduled messages come before the ready ones, so that a message which becomes ready meanwhile is met in one of the two
-// lists. A shift reads both, also when it names one of the two states, because query then bounds the due times.
+// The scheduled messages come before the ready ones, so that a message which becomes ready
+// meanwhile is met in one of the two lists. A shift reads both, also when it names one of the two
+// states, because query then bounds the due times.
 func (b *Job) states() ([]punctual.State, error) {
 	s := &b.Select
 	shiftBy := b.By.Truncate(time.Millisecond)
@@ -284,8 +307,8 @@ type bulkRun struct {
 	report  Report
 }
 
-// begin works out the due time of a requeue or reschedule, and finds the place from which a shift continues. It reports whether
-// the shift is complete already.
+// begin works out the due time of a requeue or reschedule, and finds the place from which a shift
+// continues. It reports whether the shift is complete already.
 func (r *bulkRun) begin(ctx context.Context, now time.Time) (complete bool, err error) {
 	if r.Do == Shift {
 		return r.resume(ctx, now)
@@ -321,8 +344,9 @@ func (r *bulkRun) list(ctx context.Context, lq punctual.ListQuery) error {
 	}
 }
 
-// listOvertaken is for a shift to earlier times: it goes through the ready messages before a page of scheduled ones. They became
-// ready before the page was read. They come before the page, because messages that are moved later may get the same due times.
+// listOvertaken is for a shift to earlier times: it goes through the ready messages before a page
+// of scheduled ones. They became ready before the page was read. They come before the page, because
+// messages that are moved later may get the same due times.
 func (r *bulkRun) listOvertaken(ctx context.Context, page punctual.Page) error {
 	lq := r.query(punctual.StateReady)
 	if r.last.After(lq.From) {
@@ -339,13 +363,14 @@ func (r *bulkRun) listOvertaken(ctx context.Context, page punctual.Page) error {
 
 // query lists the messages of the state, from the window on that is under way.
 //
-// What a message was when the bulk began counts, because time passes while the bulk runs, and between the calls of a shift. A
-// requeue ends with the messages that were dead, because a requeued message may die again. A shift of the scheduled messages
-// moves those due after the begin, and a shift of the ready ones those due before it. Without a state a shift to earlier times
-// leaves out what was ready: it would only look more late.
+// What a message was when the bulk began counts, because time passes while the bulk runs, and
+// between the calls of a shift. A requeue ends with the messages that were dead, because a requeued
+// message may die again. A shift of the scheduled messages moves those due after the begin, and a
+// shift of the ready ones those due before it. Without a state a shift to earlier times leaves out
+// what was ready: it would only look more late.
 //
-// A shift to later times reads the ready messages after the scheduled ones up to the window under way, because those that it has
-// moved, all of them behind that window, may be ready by then.
+// A shift to later times reads the ready messages after the scheduled ones up to the window under
+// way, because those that it has moved, all of them behind that window, may be ready by then.
 func (r *bulkRun) query(state punctual.State) punctual.ListQuery {
 	lq := punctual.ListQuery{
 		Topic: r.Select.Topic, State: state, Reason: r.Select.Reason, From: r.Select.From, To: r.Select.To,
@@ -373,8 +398,8 @@ func (r *bulkRun) query(state punctual.State) punctual.ListQuery {
 	return lq
 }
 
-// take adds a listed message to what is to be changed, if the Selection selects it. Before the first message of a new window
-// everything in the old one is changed.
+// take adds a listed message to what is to be changed, if the Selection selects it. Before the
+// first message of a new window everything in the old one is changed.
 func (r *bulkRun) take(ctx context.Context, m *punctual.Info) error {
 	if at := listTime(m).UnixMilli(); r.Do == Shift && r.leaves(at) {
 		if err := r.flush(ctx); err != nil {
@@ -417,15 +442,17 @@ func (r *bulkRun) take(ctx context.Context, m *punctual.Info) error {
 	return nil
 }
 
-// share returns by how much the n-th message is later than the first when many are spread over a time. The shares are even however
-// many messages come, because they are multiples of the golden ratio, modulo 1.
+// share returns by how much the n-th message is later than the first when many are spread over a
+// time. The shares are even however many messages come, because they are multiples of the golden
+// ratio, modulo 1.
 func share(spread time.Duration, n int64) time.Duration {
 	_, place := math.Modf(float64(n) / math.Phi)
 	return time.Duration(place * float64(spread)).Truncate(time.Millisecond)
 }
 
-// retried reports whether the bulk moves messages to a time and an attempt at this one has failed since the bulk began: then its
-// due time is that of the retry, also if the bulk had moved it before.
+// retried reports whether the bulk moves messages to a time and an attempt at this one has failed
+// since the bulk began: then its due time is that of the retry, also if the bulk had moved it
+// before.
 func (r *bulkRun) retried(m *punctual.Info) bool {
 	n := len(m.Failures)
 	return (r.Do == Shift || r.Do == Reschedule) && n > 0 && m.Failures[n-1].At.UnixMilli() > r.begun
@@ -442,7 +469,8 @@ func listTime(m *punctual.Info) time.Time {
 	return m.Due
 }
 
-// flush changes what is pending, and counts the answers. An error that is not about one message stops the bulk.
+// flush changes what is pending, and counts the answers. An error that is not about one message
+// stops the bulk.
 func (r *bulkRun) flush(ctx context.Context) error {
 	if len(r.pending) == 0 {
 		return nil
@@ -458,7 +486,8 @@ func (r *bulkRun) flush(ctx context.Context) error {
 	}
 	as := r.pending
 	r.pending = r.pending[:0]
-	// A BatchError of the call is dropped, because the answers that have an error are counted one by one below.
+	// A BatchError of the call is dropped, because the answers that have an error are counted one
+	// by one below.
 	answers, err := r.queue.AmendMany(ctx, as)
 	if len(answers) < len(as) {
 		return err

@@ -19,7 +19,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// bulkQueue returns a queue on a store in memory that goes by the program's clock, which in a synctest bubble is that of the bubble.
+// bulkQueue returns a queue on a store in memory that goes by the program's clock, which in a
+// synctest bubble is that of the bubble.
 func bulkQueue(t *testing.T) *punctual.Queue {
 	s := memstore.New(nil)
 	t.Cleanup(func() { _ = s.Close() })
@@ -63,7 +64,8 @@ func change(t *testing.T, q *punctual.Queue, b bulk.Job) bulk.Report {
 	return r
 }
 
-// More messages than a page has, at one instant and spread out, are each shifted once, later and earlier.
+// More messages than a page has, at one instant and spread out, are each shifted once, later and
+// earlier.
 func TestBulkShift(t *testing.T) {
 	for _, by := range []time.Duration{time.Millisecond, time.Minute, 100 * time.Hour, -time.Millisecond, -time.Minute, -100 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -94,8 +96,9 @@ func TestBulkShift(t *testing.T) {
 	}
 }
 
-// A shift that is stopped at any of the calls of Amend that move messages, and called again, moves no message twice and misses none.
-// The same shift later is a new one. A shift with an ID is made once, and another shift with that ID is refused.
+// A shift that is stopped at any of the calls of Amend that move messages, and called again, moves
+// no message twice and misses none. The same shift later is a new one. A shift with an ID is made
+// once, and another shift with that ID is refused.
 func TestSlowBulkShiftContinues(t *testing.T) {
 	for by, calls := range map[time.Duration]int{time.Hour: 3, 90 * time.Second: 7, -90 * time.Second: 7} {
 		for stop := 1; stop <= calls; stop++ {
@@ -149,8 +152,8 @@ func TestSlowBulkShiftContinues(t *testing.T) {
 
 var errStopped = errors.New("stopped")
 
-// stoppingStore carries out each Amend. In place of the answer to the left-th one it returns errStopped, as if the process had been
-// killed before the answer came.
+// stoppingStore carries out each Amend. In place of the answer to the left-th one it returns
+// errStopped, as if the process had been killed before the answer came.
 type stoppingStore struct {
 	*memstore.Store
 	left int
@@ -216,7 +219,8 @@ func TestBulkSelects(t *testing.T) {
 	}
 }
 
-// Dead messages are selected by the text of their latest failure, by the reason of their death, and by their state alone.
+// Dead messages are selected by the text of their latest failure, by the reason of their death, and
+// by their state alone.
 func TestBulkRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := bulkQueue(t)
@@ -245,7 +249,8 @@ func TestBulkRequeue(t *testing.T) {
 	})
 }
 
-// A requeue leaves alone what was requeued and has died again since it began, also where the Selection ends in the future.
+// A requeue leaves alone what was requeued and has died again since it began, also where the
+// Selection ends in the future.
 func TestBulkRequeueEnds(t *testing.T) {
 	for _, end := range []time.Duration{0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -309,7 +314,8 @@ func (s *dyingStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punc
 	return out, err
 }
 
-// All messages of a reschedule get one due time, and none is counted twice although the list meets some at their new place.
+// All messages of a reschedule get one due time, and none is counted twice although the list meets
+// some at their new place.
 func TestBulkReschedule(t *testing.T) {
 	for _, to := range []time.Duration{-time.Hour, 0, 90 * time.Minute, 100 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -333,8 +339,9 @@ func TestBulkReschedule(t *testing.T) {
 	}
 }
 
-// Messages that others change while a bulk runs stay as the others have left them. The report counts a message that was moved as Changed,
-// one that was cancelled as Gone, and one that the store refuses to move as Failed.
+// Messages that others change while a bulk runs stay as the others have left them. The report
+// counts a message that was moved as Changed, one that was cancelled as Gone, and one that the
+// store refuses to move as Failed.
 func TestBulkBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &meddlingStore{Store: memstore.New(nil)}
@@ -411,7 +418,8 @@ func TestBulkRate(t *testing.T) {
 	})
 }
 
-// A requeue that is spread makes as many messages due in each part of the time, of those alone that Only selects.
+// A requeue that is spread makes as many messages due in each part of the time, of those alone that
+// Only selects.
 func TestBulkRequeueIsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := bulkQueue(t)
@@ -480,7 +488,8 @@ func TestBulkRefuses(t *testing.T) {
 	}
 }
 
-// Random shifts of random messages are stopped at random calls and continued. In the end each message has been moved once.
+// Random shifts of random messages are stopped at random calls and continued. In the end each
+// message has been moved once.
 func TestBulkRandomShifts(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedrig.Of(t), 0))
 	for range 15 {
@@ -501,7 +510,8 @@ func TestBulkRandomShifts(t *testing.T) {
 			if r.IntN(2) == 0 {
 				by = -by
 			}
-			// The shift has an ID, so that it may also be stopped at the last of its calls of Amend.
+			// The shift has an ID, so that it may also be stopped at the last of its calls of
+			// Amend.
 			b := bulk.Job{Do: bulk.Shift, By: by, ID: "a", Select: bulk.Selection{Topic: "visits"}}
 			for {
 				s.left = 1 + r.IntN(6)
@@ -550,7 +560,8 @@ func TestBulkShiftTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// A shift with an ID that met no message is made all the same: a repetition does not move a message that was pushed since.
+// A shift with an ID that met no message is made all the same: a repetition does not move a message
+// that was pushed since.
 func TestBulkShiftOfNothingIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := bulkQueue(t)
@@ -585,7 +596,8 @@ func (s *halfStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punct
 	return out, err
 }
 
-// An answer that stops a bulk does not hide the answers behind it: they are counted, and the Observer is told of them.
+// An answer that stops a bulk does not hide the answers behind it: they are counted, and the
+// Observer is told of them.
 func TestBulkCountsBehindTheAnswerThatStopsIt(t *testing.T) {
 	s := &halfStore{memstore.New(nil)}
 	defer s.Close()
@@ -600,7 +612,8 @@ func TestBulkCountsBehindTheAnswerThatStopsIt(t *testing.T) {
 	}
 }
 
-// A place that is a day old is not continued: the shift begins anew. A place that cannot be read is an error that says what to do.
+// A place that is a day old is not continued: the shift begins anew. A place that cannot be read is
+// an error that says what to do.
 func TestBulkShiftAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stoppingStore{Store: memstore.New(nil)}

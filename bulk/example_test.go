@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The mails of one campaign go out an hour later than planned. A dry run first says how many there are.
+// The mails of one campaign go out an hour later than planned. A dry run first says how many there
+// are.
 func ExampleRun() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

@@ -15,32 +15,36 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Suffix ends the name of a companion: orders@bulk has the places of the shifts of orders (Shift), so that one that was
-// stopped can go on.
+// Suffix ends the name of a companion: orders@bulk has the places of the shifts of orders (Shift),
+// so that one that was stopped can go on.
 const Suffix = "@bulk"
 
-// A shift that was stopped must not begin anew, because it would move again what it has moved already. So it keeps its place in
-// the store, in the companion topic bulk of the topic: a message whose ID is Job.ID or a hash of the shift, and whose body says
-// where the window begins that is being changed. Nobody claims that message.
+// A shift that was stopped must not begin anew, because it would move again what it has moved
+// already. So it keeps its place in the store, in the companion topic bulk of the topic: a message
+// whose ID is Job.ID or a hash of the shift, and whose body says where the window begins that is
+// being changed. Nobody claims that message.
 //
-// The place of a window is stored before the first of its messages is moved. After a kill the window is read again, and some of
-// its messages may have been moved. So the window is narrower than the shift is long: whatever was moved has left it, in the
-// direction from which the list comes. For example, a shift by +1 h reads from the latest message down, and of the window from
+// The place of a window is stored before the first of its messages is moved. After a kill the
+// window is read again, and some of its messages may have been moved. So the window is narrower
+// than the shift is long: whatever was moved has left it, in the direction from which the list
+// comes. For example, a shift by +1 h reads from the latest message down, and of the window from
 // 11:00 to 12:00 each message that was moved is due after 12:00.
 
-// Memory is how long the place of a shift counts, from the start of the shift. A call that comes later begins anew. The message
-// with the place stays in the companion topic until a later call with the same shift or ID replaces or cancels it.
+// Memory is how long the place of a shift counts, from the start of the shift. A call that comes
+// later begins anew. The message with the place stays in the companion topic until a later call
+// with the same shift or ID replaces or cancels it.
 const Memory = 24 * time.Hour
 
 // bulkPlace is where a bulk is in its list.
 type bulkPlace struct {
-	// window is the time, in Unix ms, of the first message in the window that is being changed. It counts if windowed is set;
-	// otherwise the list begins where the Selection says.
+	// window is the time, in Unix ms, of the first message in the window that is being changed. It
+	// counts if windowed is set; otherwise the list begins where the Selection says.
 	window   int64
 	windowed bool
-	// kept tells that the place of this window is in the store. version is the due time of the message there, or zero when
-	// there is none: each replacement gives a later one, and replaces only the version that it knows, so that of two calls with
-	// the same shift one stops. A place whose due time has passed no longer counts.
+	// kept tells that the place of this window is in the store. version is the due time of the
+	// message there, or zero when there is none: each replacement gives a later one, and replaces
+	// only the version that it knows, so that of two calls with the same shift one stops. A place
+	// whose due time has passed no longer counts.
 	kept    bool
 	version time.Time
 }
@@ -59,8 +63,8 @@ func (r *bulkRun) leaves(at int64) bool {
 	return !r.windowed || at <= r.window-by || at >= r.window+by
 }
 
-// resume finds the place at which the same shift was stopped, and reports whether the shift is complete. A place whose due time
-// has passed is written over.
+// resume finds the place at which the same shift was stopped, and reports whether the shift is
+// complete. A place whose due time has passed is written over.
 func (r *bulkRun) resume(ctx context.Context, now time.Time) (complete bool, err error) {
 	topic, id := r.placeName()
 	m, err := r.inspector.Get(ctx, topic, id)
@@ -129,8 +133,9 @@ func (r *bulkRun) storePlace(ctx context.Context, complete bool) error {
 	return nil
 }
 
-// finish notes that a shift with an ID is complete, also if no message was to be moved, so that a repetition moves none of those that
-// were pushed since. It removes the place of a shift without an ID, if one was stored.
+// finish notes that a shift with an ID is complete, also if no message was to be moved, so that a
+// repetition moves none of those that were pushed since. It removes the place of a shift without an
+// ID, if one was stored.
 func (r *bulkRun) finish(ctx context.Context) error {
 	switch {
 	case r.DryRun:
@@ -151,7 +156,8 @@ func (r *bulkRun) finish(ctx context.Context) error {
 	return fmt.Errorf("its place, message %s in %s, may still be there: cancel it before you shift the same messages again: %w", id, topic, err)
 }
 
-// placeName is the name of the message that keeps the place: the topic, and the ID of the shift, or what it moves and how far.
+// placeName is the name of the message that keeps the place: the topic, and the ID of the shift, or
+// what it moves and how far.
 func (r *bulkRun) placeName() (topic, id string) {
 	if r.ID != "" {
 		return r.Select.Topic + Suffix, r.ID
@@ -159,8 +165,8 @@ func (r *bulkRun) placeName() (topic, id string) {
 	return r.Select.Topic + Suffix, "shift-" + r.sum()
 }
 
-// sum is a hash of all that says which messages of the topic the shift moves and how far. Each part is in quotes, so that no two
-// shifts of a topic give the same bytes.
+// sum is a hash of all that says which messages of the topic the shift moves and how far. Each part
+// is in quotes, so that no two shifts of a topic give the same bytes.
 func (r *bulkRun) sum() string {
 	h := sha256.New()
 	s := &r.Select

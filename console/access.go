@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// identify finds out who sends the request. For a browser with a session it puts the session's token into the header Authorization, where
-// programs send theirs, so that each request is authenticated anew. When the token is no longer valid, all sessions of the token end.
+// identify finds out who sends the request. For a browser with a session it puts the session's
+// token into the header Authorization, where programs send theirs, so that each request is
+// authenticated anew. When the token is no longer valid, all sessions of the token end.
 func (c *call) identify() error {
 	s := c.console.sessions.find(c.cookie(c.sessionCookie()))
 	if s != nil {
@@ -59,8 +60,8 @@ func (c *call) user() string {
 	return c.who.Name
 }
 
-// authorizeRoute checks the route's action on the topic that the path names, or on all topics if the path names none. A handler whose
-// route is marked perTopic checks each topic itself.
+// authorizeRoute checks the route's action on the topic that the path names, or on all topics if
+// the path names none. A handler whose route is marked perTopic checks each topic itself.
 func (c *call) authorizeRoute() error {
 	switch a := c.route.action; {
 	case c.route.anyPrincipal:
@@ -74,8 +75,8 @@ func (c *call) authorizeRoute() error {
 	}
 }
 
-// may returns an ErrForbidden unless the principal of the request may do a to the topic, where "" stands for all topics. In the console
-// nobody may change the audit log, whatever the grants.
+// may returns an ErrForbidden unless the principal of the request may do a to the topic, where ""
+// stands for all topics. In the console nobody may change the audit log, whatever the grants.
 func (c *call) may(a access.Action, topic string) error {
 	if parent, _ := storekit.Companion(topic); parent == access.AuditTopic && a != access.Inspect {
 		return fmt.Errorf("topic %s is the audit log, which can only be read: %w", topic, punctual.ErrForbidden)
@@ -86,10 +87,11 @@ func (c *call) may(a access.Action, topic string) error {
 	return c.who.Check(a, topic)
 }
 
-// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this machine gets access.Everything, and
-// everybody else nothing. It refuses a request with the headers of a proxy, because that request may come from elsewhere. Over TCP it
-// also refuses a request whose Host is neither localhost nor a loopback address, because a page of another site can send such a request
-// by DNS rebinding.
+// thisMachine authenticates requests to a console without Options.Authenticate: everybody on this
+// machine gets access.Everything, and everybody else nothing. It refuses a request with the headers
+// of a proxy, because that request may come from elsewhere. Over TCP it also refuses a request
+// whose Host is neither localhost nor a loopback address, because a page of another site can send
+// such a request by DNS rebinding.
 func thisMachine(r *http.Request) (*access.Principal, error) {
 	switch {
 	case r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != "":
@@ -106,7 +108,8 @@ func overSocket(r *http.Request) bool {
 	return ok && a.Network() == "unix"
 }
 
-// isLoopback reports whether a host, with or without a port, is the name localhost or a loopback address such as 127.0.0.1.
+// isLoopback reports whether a host, with or without a port, is the name localhost or a loopback
+// address such as 127.0.0.1.
 func isLoopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -116,16 +119,18 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// askToLogIn redirects a request for a page without a valid token to the login form, which leads back to that page afterwards. It returns
-// whether it has answered the request. It leaves fragments and posted forms to the error page, because neither could go on after a login.
+// askToLogIn redirects a request for a page without a valid token to the login form, which leads
+// back to that page afterwards. It returns whether it has answered the request. It leaves fragments
+// and posted forms to the error page, because neither could go on after a login.
 func (c *call) askToLogIn(err error) bool {
 	if !errors.Is(err, punctual.ErrUnauthenticated) || !c.console.options.LoginByToken || c.fragment || c.r.Method == http.MethodPost {
 		return false
 	}
 	c.begun = true
 	if c.r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-		// A browser that follows a link from another site does not send the cookie of its session, which is a strict one. The browser sends
-		// the cookie when this empty page, which belongs to the console's own site, loads the same address again.
+		// A browser that follows a link from another site does not send the cookie of its session,
+		// which is a strict one. The browser sends the cookie when this empty page, which belongs
+		// to the console's own site, loads the same address again.
 		c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		c.w.Header().Set("Refresh", "0")
 		c.w.WriteHeader(http.StatusOK)

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// who returns a function for Options.Authenticate that takes everybody for one person with these grants.
+// who returns a function for Options.Authenticate that takes everybody for one person with these
+// grants.
 func who(grants ...access.Grant) func(*http.Request) (*access.Principal, error) {
 	return func(*http.Request) (*access.Principal, error) {
 		return &access.Principal{Name: "ann", Grants: grants}, nil
@@ -52,7 +53,8 @@ type browser struct {
 
 func (r *rig) browser() *browser { return &browser{r, make(map[string]string)} }
 
-// send sends a request with the browser's cookies and keeps those of the answer. A header is written as "Name: value".
+// send sends a request with the browser's cookies and keeps those of the answer. A header is
+// written as "Name: value".
 func (b *browser) send(method, path string, form url.Values, headers ...string) answer {
 	b.t.Helper()
 	req := httptest.NewRequest(method, b.prefix+path, strings.NewReader(form.Encode()))
@@ -104,8 +106,8 @@ func (b *browser) logIn(token string) answer {
 	return b.send(http.MethodPost, "/login", url.Values{"token": {token}, "csrf": {csrf}})
 }
 
-// fields returns the fields of the form of each POST route, by the path of the route. TestEveryRouteForEveryRole and TestRights fail when
-// they meet a route that is not among them.
+// fields returns the fields of the form of each POST route, by the path of the route.
+// TestEveryRouteForEveryRole and TestRights fail when they meet a route that is not among them.
 func fields() map[string]url.Values {
 	return map[string]url.Values{
 		"/push": {"topic": {"order.close"}, "in": {"1s"}, "body": {"b"}}, pathTopic + "/configure": {"lease": {"1h"}}, pathTopic + "/pause": {"what": {"push"}, "pause": {"true"}},
@@ -134,8 +136,9 @@ func (r *rig) empty() {
 	}
 }
 
-// Every route is requested by each kind of principal: by nobody, by one without grants, one with read access, one with all actions on some
-// topics and one with all actions on all. A new route is tried as well. If it is a POST, the test fails until fields has its form.
+// Every route is requested by each kind of principal: by nobody, by one without grants, one with
+// read access, one with all actions on some topics and one with all actions on all. A new route is
+// tried as well. If it is a POST, the test fails until fields has its form.
 func TestEveryRouteForEveryRole(t *testing.T) {
 	for _, role := range []string{"", "nothing", "reader", "orders", "admin"} {
 		r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
@@ -233,8 +236,9 @@ func TestAuditLogIsRead(t *testing.T) {
 	}
 }
 
-// Without Options.Authenticate the console is for this machine alone. Over TCP it refuses requests under another name, because by DNS rebinding
-// a page of another site can reach the console under its own name. It refuses requests of a proxy, because they may come from other machines.
+// Without Options.Authenticate the console is for this machine alone. Over TCP it refuses requests
+// under another name, because by DNS rebinding a page of another site can reach the console under
+// its own name. It refuses requests of a proxy, because they may come from other machines.
 func TestThisMachine(t *testing.T) {
 	r := newRig(t, nil)
 	for _, c := range []struct {
@@ -270,7 +274,8 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// An Authenticate that returns an error, or neither a principal nor an error, lets nobody in, and a principal without grants sees no topic.
+// An Authenticate that returns an error, or neither a principal nor an error, lets nobody in, and a
+// principal without grants sees no topic.
 func TestAuthenticateFails(t *testing.T) {
 	for _, c := range []struct {
 		user *access.Principal

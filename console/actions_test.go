@@ -219,7 +219,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A message that is pushed with the form of the page Topics is followed on its own page until it is no longer stored.
+// A message that is pushed with the form of the page Topics is followed on its own page until it is
+// no longer stored.
 func TestPushAndFollow(t *testing.T) {
 	r := newRig(t, nil)
 	if text := r.page("/topics?push=1"); !strings.Contains(text, `<details id="push" class="edit" open>`) || !strings.Contains(text, `action="/push"`) {
@@ -379,7 +380,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// The messages that newest returns are compared with the end of the whole list, for deaths that are spread over time in different ways.
+// The messages that newest returns are compared with the end of the whole list, for deaths that are
+// spread over time in different ways.
 func TestNewest(t *testing.T) {
 	for name, gap := range map[string]func(i int) time.Duration{
 		"at once": func(int) time.Duration { return 0 }, "each second": func(int) time.Duration { return time.Second },
@@ -418,8 +420,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// Every setting that is neither a pause nor fixed has a field on the page and can be changed. A bad value is refused with the text that the
-// server and the command line have for it.
+// Every setting that is neither a pause nor fixed has a field on the page and can be changed. A bad
+// value is refused with the text that the server and the command line have for it.
 func TestSettingsInTheForm(t *testing.T) {
 	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
 	for _, row := range settings.Table {
@@ -466,8 +468,9 @@ func TestSettingsInTheForm(t *testing.T) {
 	}
 }
 
-// A form of settings that is refused is shown again with what was typed, and says at each wrong field what is wrong. Fields that were
-// not changed show what the store has by now, and the form that is sent again changes only what was changed in it.
+// A form of settings that is refused is shown again with what was typed, and says at each wrong
+// field what is wrong. Fields that were not changed show what the store has by now, and the form
+// that is sent again changes only what was changed in it.
 func TestRefusedSettingsKeepWhatWasTyped(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Hour)
@@ -503,7 +506,8 @@ func TestRefusedSettingsKeepWhatWasTyped(t *testing.T) {
 	}
 }
 
-// A field that is empty, or no number, is refused where it could be taken for another value, and nothing is changed.
+// A field that is empty, or no number, is refused where it could be taken for another value, and
+// nothing is changed.
 func TestEmptyFields(t *testing.T) {
 	for path, form := range map[string]url.Values{
 		"/topics/order.close/configure":          {"lease": {""}, "was_lease": {"30s"}},

@@ -40,8 +40,9 @@ func spanCalled(name string) span {
 	return spans()[0]
 }
 
-// topicAhead draws what falls due in one topic, in the span of the form's field "span". If scheduled is true, it also marks when the
-// schedules of the topic come. It returns nil while the store counts.
+// topicAhead draws what falls due in one topic, in the span of the form's field "span". If
+// scheduled is true, it also marks when the schedules of the topic come. It returns nil while the
+// store counts.
 func (c *call) topicAhead(f *frame, topic string, scheduled bool) (*chart, error) {
 	s := spanCalled(c.get("span"))
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: topic, Step: s.step, Steps: s.steps, Zone: c.look.zone})
@@ -63,7 +64,8 @@ func (c *call) topicAhead(f *frame, topic string, scheduled bool) (*chart, error
 	return f.draw(k), nil
 }
 
-// columnsOf returns the columns of a chart for a count ahead. The caller adds the series and the paths.
+// columnsOf returns the columns of a chart for a count ahead. The caller adds the series and the
+// paths.
 func (c *call) columnsOf(f *frame, a *overview.Ahead, s span) columns {
 	k := columns{name: "chart." + s.name, edges: a.Edges, around: true, log: c.get("scale") == "log"}
 	k.scale = c.withQuery("scale", map[bool]string{false: "log", true: ""}[k.log])
@@ -84,11 +86,12 @@ func (f *frame) stepLabel(t time.Time, step overview.Step) string {
 	return day + " " + t.Format("2006-01-02")
 }
 
-// lastTick is the position, in percent, up to which a picture has labels below it. On a narrow screen a label further to the right would
-// overlap the label "beyond".
+// lastTick is the position, in percent, up to which a picture has labels below it. On a narrow
+// screen a label further to the right would overlap the label "beyond".
 const lastTick = 88
 
-// ticks returns the labels below a picture, which stand at round times. There are at most about eight.
+// ticks returns the labels below a picture, which stand at round times. There are at most about
+// eight.
 func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 	var out []tick
 	n := len(edges) - 1
@@ -119,7 +122,8 @@ func (f *frame) ticks(edges []time.Time, step overview.Step) []tick {
 	return out
 }
 
-// listBetween returns the path of a topic's list of one state between two times. A zero time is no bound.
+// listBetween returns the path of a topic's list of one state between two times. A zero time is no
+// bound.
 func (f *frame) listBetween(topic, state string, from, to time.Time) string {
 	q := url.Values{"state": {state}}
 	if !from.IsZero() {

@@ -18,7 +18,8 @@ type asset struct {
 	data      []byte
 }
 
-// assets are the files that pages load. Their names contain a hash of their content, so a browser may keep them for ever.
+// assets are the files that pages load. Their names contain a hash of their content, so a browser
+// may keep them for ever.
 type assets struct {
 	files map[string]asset  // by hashed name
 	names map[string]string // from the name in the source to the hashed one

@@ -13,21 +13,22 @@ import (
 	"github.com/punctualmq/punctual/audit"
 )
 
-// Record makes a change, such as one that somebody asks for over the HTTP interface, and enters the change into the audit log as
-// audit.Log.Record does. The next page that shows counts then counts anew, unless that is costly. Pass Record as Options.Record of the
-// server beside the console.
+// Record makes a change, such as one that somebody asks for over the HTTP interface, and enters the
+// change into the audit log as audit.Log.Record does. The next page that shows counts then counts
+// anew, unless that is costly. Pass Record as Options.Record of the server beside the console.
 func (c *Console) Record(ctx context.Context, ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	defer c.reader.Recount()
 	return c.audit.Record(ctx, ch, do)
 }
 
-// record makes a change that a form asks for, by calling do, and enters the change into the audit log. do returns how many messages it has
-// changed.
+// record makes a change that a form asks for, by calling do, and enters the change into the audit
+// log. do returns how many messages it has changed.
 func (c *call) record(ch audit.Change, do func(ctx context.Context) (int64, error)) (int64, error) {
 	return c.console.Record(c.r.Context(), c.change(ch), do)
 }
 
-// recorder is audit.Log.Record for one change: it calls do, which makes the change, and enters the change into the audit log.
+// recorder is audit.Log.Record for one change: it calls do, which makes the change, and enters the
+// change into the audit log.
 type recorder func(ctx context.Context, do func(ctx context.Context) (int64, error)) (int64, error)
 
 // recorder returns the recorder of a change. It may be called also after this request has ended.
@@ -61,12 +62,13 @@ type auditRow struct {
 	Who, From, Verb, Topic, ID, Detail, Result, Error string
 	IDs                                               []string
 	Changed                                           int64
-	// TopicPath leads to the topic, MessagePath to the message or the schedule. Each is empty if the entry names none, or if the reader
-	// may not inspect the topic.
+	// TopicPath leads to the topic, MessagePath to the message or the schedule. Each is empty if
+	// the entry names none, or if the reader may not inspect the topic.
 	TopicPath, MessagePath string
 }
 
-// auditRows is about how many entries a page shows: entries of the same instant stand on the same page.
+// auditRows is about how many entries a page shows: entries of the same instant stand on the same
+// page.
 const auditRows = 50
 
 func (c *call) showAudit() error {

@@ -27,8 +27,8 @@ func (r *rig) entries() []audit.Entry {
 	return all
 }
 
-// Every form that changes something leaves an entry that says who has changed what and how many messages, and the page of the log shows the
-// entry.
+// Every form that changes something leaves an entry that says who has changed what and how many
+// messages, and the page of the log shows the entry.
 func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 	for _, rt := range routes() {
 		if rt.method != "POST" || rt.action == 0 || rt.path == pathBulk || rt.path == pathBulkJob+"/stop" { // a count and a stop of a bulk change change no message
@@ -67,8 +67,8 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 	}
 }
 
-// The page shows the texts of entries as text, also of messages that somebody has pushed into the topic of the audit log. It shows auditRows
-// entries and links to older ones.
+// The page shows the texts of entries as text, also of messages that somebody has pushed into the
+// topic of the audit log. It shows auditRows entries and links to older ones.
 func TestAuditPage(t *testing.T) {
 	r := newRig(t, nil)
 	if text := r.page("/audit"); !strings.Contains(text, "Nothing was changed") {

@@ -9,7 +9,8 @@ import (
 
 // bodyView is a body as a page shows it.
 type bodyView struct {
-	// Kind is how the body is shown: "json", "text" or "hex". Kinds are all the ways in which this body can be shown.
+	// Kind is how the body is shown: "json", "text" or "hex". Kinds are all the ways in which this
+	// body can be shown.
 	Kind  string
 	Kinds []string
 	Text  string
@@ -18,10 +19,12 @@ type bodyView struct {
 	Bytes int
 }
 
-// shownBody is how many bytes of a body a page shows as text. In hexadecimal a page shows a sixteenth of that: 256 lines of 16 bytes.
+// shownBody is how many bytes of a body a page shows as text. In hexadecimal a page shows a
+// sixteenth of that: 256 lines of 16 bytes.
 const shownBody = 64 << 10
 
-// bodyAs returns a body in the form that kind names. If the body cannot be shown in that form, or kind is "", the first of Kinds is used.
+// bodyAs returns a body in the form that kind names. If the body cannot be shown in that form, or
+// kind is "", the first of Kinds is used.
 func bodyAs(body []byte, kind string) *bodyView {
 	v := &bodyView{Kinds: []string{"hex"}, Bytes: len(body)}
 	if utf8.Valid(body) {

@@ -35,7 +35,8 @@ type bulkJobPage struct {
 	Job bulkView
 	// Facts are those of bulkFacts. The key of the label of a fact is "bulk." with its name.
 	Facts facts
-	// Share is for how many of the messages that were counted the change was tried, in percent, "" if none were counted.
+	// Share is for how many of the messages that were counted the change was tried, in percent, ""
+	// if none were counted.
 	Share string
 	// MayGoOn is true if the reader may carry the change out, stop it or continue it.
 	MayGoOn bool
@@ -44,13 +45,15 @@ type bulkJobPage struct {
 // bulkChange is a bulk change of the console.
 type bulkChange struct {
 	bulk.Job
-	// Due is the instant of Bulk.When, which pages and the audit log show; zero unless the change is a requeue or a reschedule.
+	// Due is the instant of Bulk.When, which pages and the audit log show; zero unless the change
+	// is a requeue or a reschedule.
 	Due time.Time
 	// Errors are the errors of the messages to change.
 	Errors deathFilter
 }
 
-// bulkWait is how long the answer to a form waits for the end of the change, so that the page of a short change shows its result at once.
+// bulkWait is how long the answer to a form waits for the end of the change, so that the page of a
+// short change shows its result at once.
 const bulkWait = 2 * time.Second
 
 func (c *call) showBulk() error {
@@ -88,8 +91,8 @@ func (c *call) deathReasons() (all []choice) {
 	return all
 }
 
-// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so that a change which is stopped and
-// continued later still gives all messages the same due time.
+// readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so
+// that a change which is stopped and continued later still gives all messages the same due time.
 func (c *call) readBulk(topic string) (b bulkChange, err error) {
 	b.Select = bulk.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), IDPrefix: c.get("prefix")}
 	if b.Do, err = bulk.ParseChange(c.get("change")); err != nil {
@@ -152,8 +155,8 @@ func (c *call) bulkDue(do bulk.Change) (time.Time, error) {
 	return now.Add(delay), err
 }
 
-// mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs access.Admin as a purge does, every other change
-// access.Amend.
+// mayBulk returns an ErrForbidden unless the reader may make a bulk change: a delete needs
+// access.Admin as a purge does, every other change access.Amend.
 func (c *call) mayBulk(b *bulkChange) error {
 	if b.Do == bulk.Delete {
 		return c.may(access.Admin, b.Select.Topic)
@@ -161,8 +164,8 @@ func (c *call) mayBulk(b *bulkChange) error {
 	return c.may(access.Amend, b.Select.Topic)
 }
 
-// countBulk counts the messages that the bulk change of the form would change, and leads to the page that shows the count and can carry the
-// change out.
+// countBulk counts the messages that the bulk change of the form would change, and leads to the
+// page that shows the count and can carry the change out.
 func (c *call) countBulk() error {
 	b, err := c.readBulk(c.path["topic"])
 	if err != nil {
@@ -175,8 +178,9 @@ func (c *call) countBulk() error {
 	return c.startBulk(b, nil)
 }
 
-// runBulk carries out a change that was counted, or continues one that was stopped or has failed. Either happens once: whoever sends
-// the form again is led to the page of the change that the first form has started.
+// runBulk carries out a change that was counted, or continues one that was stopped or has failed.
+// Either happens once: whoever sends the form again is led to the page of the change that the first
+// form has started.
 func (c *call) runBulk() error {
 	job, err := c.bulkJob()
 	if err != nil {
@@ -190,8 +194,8 @@ func (c *call) runBulk() error {
 	return c.startBulk(b, job)
 }
 
-// startBulk starts a bulk change, waits at most bulkWait for its end, and leads to its page. before is the job whose page has the
-// form, or nil for a count.
+// startBulk starts a bulk change, waits at most bulkWait for its end, and leads to its page. before
+// is the job whose page has the form, or nil for a count.
 func (c *call) startBulk(b bulkChange, before *bulkJob) error {
 	topic := b.Select.Topic
 	job, err := c.console.bulks.start(b, before, c.recordBulk(&b))
@@ -225,8 +229,8 @@ func describe(b *bulkChange) string {
 	return strings.Join(parts, ", ")
 }
 
-// bulkFacts returns what a bulk change selects, by how much it moves due times or which new one it gives, and how many changes it makes in a
-// second. The kind of the change is not among them.
+// bulkFacts returns what a bulk change selects, by how much it moves due times or which new one it
+// gives, and how many changes it makes in a second. The kind of the change is not among them.
 func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 	s := &b.Select
 	f.add("state", s.State.String())
@@ -258,8 +262,8 @@ func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 	return f
 }
 
-// bulkJob returns the job that the path names. A job of another topic than that of the path is an ErrNotFound, because rights were checked
-// on the topic of the path.
+// bulkJob returns the job that the path names. A job of another topic than that of the path is an
+// ErrNotFound, because rights were checked on the topic of the path.
 func (c *call) bulkJob() (*bulkJob, error) {
 	job := c.console.bulks.find(c.path["job"])
 	if job == nil || job.Bulk.Select.Topic != c.path["topic"] {
@@ -300,10 +304,12 @@ func (c *call) stopBulk() error {
 	return c.redirect(c.frame("").TopicPath(c.path["topic"], "bulk", job.ID), notice{Key: "notice.bulk.stopped"})
 }
 
-// BulkPath returns the path of the form of a bulk change that selects what the list of the page shows.
+// BulkPath returns the path of the form of a bulk change that selects what the list of the page
+// shows.
 func (p *topicPage) BulkPath() string { return p.pathOfList("bulk") }
 
-// Export returns the path at which the dead messages of the list can be downloaded as lines of JSON.
+// Export returns the path at which the dead messages of the list can be downloaded as lines of
+// JSON.
 func (p *topicPage) Export() string { return p.pathOfList("dead.ndjson") }
 
 func (p *topicPage) pathOfList(end string) string {
@@ -318,5 +324,6 @@ func (p *topicPage) pathOfList(end string) string {
 	return p.TopicPath(p.Stats.Topic, end) + "?" + q.Encode()
 }
 
-// errStopped is the cause with which the context of a bulk change ends when somebody stops the change or the console is closed.
+// errStopped is the cause with which the context of a bulk change ends when somebody stops the
+// change or the console is closed.
 var errStopped = errors.New("stopped")

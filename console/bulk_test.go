@@ -28,7 +28,8 @@ func (r *rig) bulk(topic string, form url.Values) string {
 	return a.Header().Get("Location")
 }
 
-// run sends the form that carries a counted change out or continues a stopped one, and returns the path of the page of the job.
+// run sends the form that carries a counted change out or continues a stopped one, and returns the
+// path of the page of the job.
 func (r *rig) run(counted string) string {
 	r.t.Helper()
 	a := r.post(counted+"/run", nil)
@@ -38,7 +39,8 @@ func (r *rig) run(counted string) string {
 	return a.Header().Get("Location")
 }
 
-// Each change is counted first, which changes nothing, and then made once, however often its form is sent.
+// Each change is counted first, which changes nothing, and then made once, however often its form
+// is sent.
 func TestBulk(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})
 	for i := range 120 {
@@ -107,9 +109,10 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// The form of a bulk change has no change chosen until the reader chooses one, also on the way from a list of dead messages. After a
-// refusal the change that was chosen stays so. The page marks the fields that belong to one kind of change, and the style hides them
-// while another change is chosen.
+// The form of a bulk change has no change chosen until the reader chooses one, also on the way from
+// a list of dead messages. After a refusal the change that was chosen stays so. The page marks the
+// fields that belong to one kind of change, and the style hides them while another change is
+// chosen.
 func TestBulkChoosesNothing(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)
@@ -135,7 +138,8 @@ func TestBulkChoosesNothing(t *testing.T) {
 	}
 }
 
-// A form that makes no sense is refused with its page, or its count fails with the reason on the page of the count.
+// A form that makes no sense is refused with its page, or its count fails with the reason on the
+// page of the count.
 func TestBulkThatIsRefused(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})
 	r.push("t", "a", time.Hour)
@@ -167,8 +171,8 @@ func TestBulkThatIsRefused(t *testing.T) {
 	}
 }
 
-// A principal who may amend but not administer cannot count, carry out or stop a delete. A job is not found under the path of another topic,
-// and a reader cannot carry out a change.
+// A principal who may amend but not administer cannot count, carry out or stop a delete. A job is
+// not found under the path of another topic, and a reader cannot carry out a change.
 func TestRightsOfBulk(t *testing.T) {
 	grants := []access.Grant{{Actions: access.Inspect | access.Amend, Topics: "*"}}
 	r := newRig(t, &Options{Authenticate: func(*http.Request) (*access.Principal, error) {
@@ -218,7 +222,8 @@ func (g *gated) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	}
 }
 
-// A long change goes on after its form was answered, its page tells how far it is, and it can be stopped and continued.
+// A long change goes on after its form was answered, its page tells how far it is, and it can be
+// stopped and continued.
 func TestBulkIsStoppedAndContinued(t *testing.T) {
 	below := newRig(t, nil)
 	g := &gated{Store: below.store, pass: make(chan struct{}), began: make(chan struct{}, 100)}
@@ -303,7 +308,8 @@ func TestBulksAreBounded(t *testing.T) {
 	}
 }
 
-// A list with a filter shows the messages that the filter selects, says how many were read, and leads to the bulk change of all of them.
+// A list with a filter shows the messages that the filter selects, says how many were read, and
+// leads to the bulk change of all of them.
 func TestFilteredList(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 200 {
@@ -325,7 +331,8 @@ func TestFilteredList(t *testing.T) {
 	}
 }
 
-// The button "+1 h" moves each message from its own due time. A message that is leased stays where it is.
+// The button "+1 h" moves each message from its own due time. A message that is leased stays where
+// it is.
 func TestAnHourLater(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)

@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// mostBulks is how many bulk changes may be under way at once, because each reads lists to their end.
+	// mostBulks is how many bulk changes may be under way at once, because each reads lists to
+	// their end.
 	mostBulks = 4
 	// keptBulks is how many bulk changes a console remembers.
 	keptBulks = 100
 )
 
-// bulks are the bulk changes that people have asked for. Each change runs in a goroutine of its own, because it may take longer than a
-// browser waits; close ends the changes. The methods are safe for concurrent use.
+// bulks are the bulk changes that people have asked for. Each change runs in a goroutine of its
+// own, because it may take longer than a browser waits; close ends the changes. The methods are
+// safe for concurrent use.
 type bulks struct {
 	queue *punctual.Queue
 	log   *slog.Logger
@@ -71,7 +73,8 @@ func newBulks(q *punctual.Queue, log *slog.Logger) *bulks {
 	return b
 }
 
-// close stops all changes that are under way and waits for their ends. No change can be started afterwards.
+// close stops all changes that are under way and waits for their ends. No change can be started
+// afterwards.
 func (b *bulks) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -80,9 +83,10 @@ func (b *bulks) close() {
 	b.under.Wait()
 }
 
-// start begins a bulk change, which record makes and enters into the audit log. before is the count that is carried out or the change
-// that is continued, or nil. If two people do that at the same time, the second gets the job of the first. While before itself is
-// under way, start returns before.
+// start begins a bulk change, which record makes and enters into the audit log. before is the count
+// that is carried out or the change that is continued, or nil. If two people do that at the same
+// time, the second gets the job of the first. While before itself is under way, start returns
+// before.
 func (b *bulks) start(change bulkChange, before *bulkJob, record recorder) (*bulkJob, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +134,8 @@ func (b *bulks) start(change bulkChange, before *bulkJob, record recorder) (*bul
 	return job, nil
 }
 
-// make carries out the change. A panic of the store becomes an error, so that it does not end the program.
+// make carries out the change. A panic of the store becomes an error, so that it does not end the
+// program.
 func (b *bulks) make(ctx context.Context, job bulk.Job) (r bulk.Report, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

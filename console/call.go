@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// call is the state of one request. The goroutine of the request owns it. The goroutines of eachInParallel read it as well, and set
-// only noFinished.
+// call is the state of one request. The goroutine of the request owns it. The goroutines of
+// eachInParallel read it as well, and set only noFinished.
 type call struct {
 	console   *Console
 	inspector punctual.Inspector // nil only on routes with anyStore or anyPrincipal, and public ones
@@ -34,19 +34,21 @@ type call struct {
 	who       *access.Principal // nil before it is known
 	loggedIn  bool
 	browser   string // the session, or the browser without one, for which the form token is made; "" before it is known
-	// noFinished is set once the store has answered that it keeps no finished records. It is atomic because a search in several topics
-	// sets it from several goroutines.
+	// noFinished is set once the store has answered that it keeps no finished records. It is atomic
+	// because a search in several topics sets it from several goroutines.
 	noFinished atomic.Bool
 }
 
-// maxForm bounds the bytes of a form. Its largest part is the body of a message that somebody pushes by hand.
+// maxForm bounds the bytes of a form. Its largest part is the body of a message that somebody
+// pushes by hand.
 const maxForm = 4 << 20
 
-// maxStrangersForm bounds the bytes of a form on a public route, whose sender has not been authenticated.
+// maxStrangersForm bounds the bytes of a form on a public route, whose sender has not been
+// authenticated.
 const maxStrangersForm = 16 << 10
 
-// findRoute sets route, path and fragment from the request's path and method. When done is true, it has answered the request itself, with
-// a redirect from the bare prefix to the first page.
+// findRoute sets route, path and fragment from the request's path and method. When done is true, it
+// has answered the request itself, with a redirect from the bare prefix to the first page.
 func (c *call) findRoute() (done bool, err error) {
 	path, inside := strings.CutPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if inside && path == "" {
@@ -84,7 +86,8 @@ var (
 	errMethod = fmt.Errorf("the page does not take this method: %w", punctual.ErrUnsupported)
 )
 
-// readForm sets form from the query, or for a POST from the form in the body. A posted form without the browser's token is refused.
+// readForm sets form from the query, or for a POST from the form in the body. A posted form without
+// the browser's token is refused.
 func (c *call) readForm() error {
 	if c.r.Method != http.MethodPost {
 		c.form = c.r.URL.Query()
@@ -121,7 +124,8 @@ func (c *call) now() (time.Time, error) {
 	return now, nil
 }
 
-// redirect answers a form that was carried out: the browser goes to another page, which shows the notice if n has a key.
+// redirect answers a form that was carried out: the browser goes to another page, which shows the
+// notice if n has a key.
 func (c *call) redirect(to string, n notice) error {
 	c.leaveNotice(n)
 	c.begun = true

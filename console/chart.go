@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// chart is a picture of counts over time, whose bars the console computes, and the same numbers as a table. Widths are in percent, so that
-// the picture fits every screen without inline styles, which the content policy forbids.
+// chart is a picture of counts over time, whose bars the console computes, and the same numbers as
+// a table. Widths are in percent, so that the picture fits every screen without inline styles,
+// which the content policy forbids.
 type chart struct {
 	// Name is the key of the caption.
 	Name  string
@@ -23,33 +24,37 @@ type chart struct {
 	// Runs mark the columns in which schedules come. HasRuns is true if there is at least one mark.
 	Runs    []runMark
 	HasRuns bool
-	// RunsUntil is the time up to which Runs are complete, zero if that is the end of the picture. RunsLeft is true if there are
-	// more schedules than were read.
+	// RunsUntil is the time up to which Runs are complete, zero if that is the end of the picture.
+	// RunsLeft is true if there are more schedules than were read.
 	RunsUntil time.Time
 	RunsLeft  bool
 	Height    float64
-	// Log is true if the scale is logarithmic. Scale is the path of the same page with the other scale.
+	// Log is true if the scale is logarithmic. Scale is the path of the same page with the other
+	// scale.
 	Log   bool
 	Scale string
 	// HasBroken is true if a bar counts more than the scale reaches.
 	HasBroken bool
-	// Total is the sum of all steps. Overdue is the count before the first step, Beyond the one after the last step.
+	// Total is the sum of all steps. Overdue is the count before the first step, Beyond the one
+	// after the last step.
 	Total, Overdue, Beyond int64
 }
 
-// bar is one column of a chart. Its parts are stacked, one for each series that has a count in the column.
+// bar is one column of a chart. Its parts are stacked, one for each series that has a count in the
+// column.
 type bar struct {
 	X, Width string
 	Parts    []part
 	Path     string
-	// Text is the name of the column with its count. Kind is "overdue" or "beyond" for the columns at the sides, otherwise "".
+	// Text is the name of the column with its count. Kind is "overdue" or "beyond" for the columns
+	// at the sides, otherwise "".
 	Text, Kind string
 	Count      int64
 	// Top is the y of the bar's upper end, Middle the x of its middle.
 	Top    float64
 	Middle string
-	// Broken marks a bar that counts more than the scale reaches. The bar is drawn with a gap, which rises from BreakLow at its left
-	// side to BreakHigh at its right side, whose x is Right.
+	// Broken marks a bar that counts more than the scale reaches. The bar is drawn with a gap,
+	// which rises from BreakLow at its left side to BreakHigh at its right side, whose x is Right.
 	Broken              bool
 	Right               string
 	BreakLow, BreakHigh float64
@@ -83,7 +88,8 @@ type chartRow struct {
 	Runs int
 }
 
-// series is the counts of one colour: one for each step, one of what is overdue, and one of what is due after the last step.
+// series is the counts of one colour: one for each step, one of what is overdue, and one of what is
+// due after the last step.
 type series struct {
 	name, path string
 	hue        int
@@ -97,7 +103,8 @@ type columns struct {
 	name   string
 	edges  []time.Time
 	series []series
-	// label names column i in words, path returns the path of its list, or "". A nil path means that no column has a list.
+	// label names column i in words, path returns the path of its list, or "". A nil path means
+	// that no column has a list.
 	label func(i int) string
 	path  func(i int) string
 	ticks []tick
@@ -113,13 +120,15 @@ type columns struct {
 
 const (
 	chartHeight = 132.0
-	// sideWidth is the width of each of the columns Overdue and Beyond, sideGap the space between them and the others, in percent.
+	// sideWidth is the width of each of the columns Overdue and Beyond, sideGap the space between
+	// them and the others, in percent.
 	sideWidth, sideGap = 4.0, 1.5
-	// besideSide is how near a tick may be to either end of the columns between Overdue and Beyond, in percent of their width. A nearer tick
-	// has no text, because the text would overlap the name of Overdue or Beyond in a narrow chart.
+	// besideSide is how near a tick may be to either end of the columns between Overdue and Beyond,
+	// in percent of their width. A nearer tick has no text, because the text would overlap the name
+	// of Overdue or Beyond in a narrow chart.
 	besideSide = 8.0
-	// breakBelow is how far the gap of a broken bar is below the top of the bar at its right side, breakSlope how much lower the gap is at
-	// the left side.
+	// breakBelow is how far the gap of a broken bar is below the top of the bar at its right side,
+	// breakSlope how much lower the gap is at the left side.
 	breakBelow, breakSlope = 14.0, 7.0
 )
 
@@ -210,7 +219,8 @@ func scaleTo(most int64, log bool) scale {
 	return scale{roundUp(most), false}
 }
 
-// roundUp returns the least number that is not less than n or 4 and is 1, 2, 4 or 5 times a power of ten, but never more than 10^17.
+// roundUp returns the least number that is not less than n or 4 and is 1, 2, 4 or 5 times a power
+// of ten, but never more than 10^17.
 func roundUp(n int64) int64 {
 	for p := int64(1); ; p *= 10 {
 		for _, m := range []int64{1, 2, 4, 5} {
@@ -221,8 +231,9 @@ func roundUp(n int64) int64 {
 	}
 }
 
-// height returns the height of a count. It leaves 14 units free above the highest bar, for the marks of schedules and the numbers of Overdue
-// and Beyond. Every count but 0 gets at least 2 units, so that it is seen.
+// height returns the height of a count. It leaves 14 units free above the highest bar, for the
+// marks of schedules and the numbers of Overdue and Beyond. Every count but 0 gets at least 2
+// units, so that it is seen.
 func (s scale) height(n int64) float64 {
 	const room = chartHeight - 14
 	switch {
@@ -276,7 +287,8 @@ func number(x float64) string { return strconv.FormatFloat(round(x), 'f', -1, 64
 
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 
-// axis is the history of a message as points on a line. Now is the x of the present, "" if the history does not contain it.
+// axis is the history of a message as points on a line. Now is the x of the present, "" if the
+// history does not contain it.
 type axis struct {
 	Points []axisPoint
 	Now    string
@@ -287,9 +299,9 @@ type axisPoint struct {
 	Ahead         bool
 }
 
-// axisOf places events on a line, in order of time. The space between two of them grows with the logarithm of the time between them, because
-// events within one second would overlap in a history of weeks if the space were in proportion to the time. It returns nil for fewer than
-// two events.
+// axisOf places events on a line, in order of time. The space between two of them grows with the
+// logarithm of the time between them, because events within one second would overlap in a history
+// of weeks if the space were in proportion to the time. It returns nil for fewer than two events.
 func axisOf(f *frame, events []happening) *axis {
 	if len(events) < 2 {
 		return nil

@@ -24,8 +24,9 @@ import (
 
 // Options configures a Console. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Prefix is the path under which the console is mounted, without a slash at its end: "/queues". The paths of requests still
-	// begin with Prefix when they reach the console. Default: none, the console has all paths.
+	// Prefix is the path under which the console is mounted, without a slash at its end: "/queues".
+	// The paths of requests still begin with Prefix when they reach the console. Default: none, the
+	// console has all paths.
 	Prefix string
 	// Version is the version that the foot of each page shows.
 	Version string
@@ -35,27 +36,33 @@ type Options struct {
 	ShowHeaders []string
 	// Location is the time zone of pages for people who have not chosen one. Default UTC.
 	Location *time.Location
-	// Logger gets errors of the console, logins and the entries of the audit log. It never gets tokens or bodies. Default: nothing is logged.
+	// Logger gets errors of the console, logins and the entries of the audit log. It never gets
+	// tokens or bodies. Default: nothing is logged.
 	Logger *slog.Logger
-	// API is the address of the HTTP interface of the same store, for the curl commands that pages show. It is a URL, or "/" for the host of
-	// the console. Default: pages show no such commands.
+	// API is the address of the HTTP interface of the same store, for the curl commands that pages
+	// show. It is a URL, or "/" for the host of the console. Default: pages show no such commands.
 	API string
-	// Authenticate returns who sends a request and what this principal may do, or an error that wraps punctual.ErrUnauthenticated. Use the
-	// method of an access.Authenticator, such as Server.Authenticate of the server beside the console. It is called for each request that
-	// no earlier step has refused or answered, except for assets and the login page, and for each token that somebody logs in with. Calls
-	// come from many goroutines at once and delay the answer, so they must be quick. Default: everybody on this machine may do everything
-	// but change the audit log, and everybody else nothing.
+	// Authenticate returns who sends a request and what this principal may do, or an error that
+	// wraps punctual.ErrUnauthenticated. Use the method of an access.Authenticator, such as
+	// Server.Authenticate of the server beside the console. It is called for each request that no
+	// earlier step has refused or answered, except for assets and the login page, and for each
+	// token that somebody logs in with. Calls come from many goroutines at once and delay the
+	// answer, so they must be quick. Default: everybody on this machine may do everything but
+	// change the audit log, and everybody else nothing.
 	Authenticate func(r *http.Request) (*access.Principal, error)
-	// LoginByToken lets people log in with a token. In each request of a browser that is logged in, Authenticate then finds the token in
-	// the header Authorization, as programs send it: Bearer TOKEN. Without LoginByToken, Authenticate must recognize people by other
-	// means, such as a certificate or a cookie of the program around the console.
+	// LoginByToken lets people log in with a token. In each request of a browser that is logged in,
+	// Authenticate then finds the token in the header Authorization, as programs send it: Bearer
+	// TOKEN. Without LoginByToken, Authenticate must recognize people by other means, such as a
+	// certificate or a cookie of the program around the console.
 	LoginByToken bool
-	// Consumers returns who works on a topic, such as Server.Consumers of the server beside the console. Default: the store's answer, if it
-	// is a storekit.ConsumerReporter, otherwise what Console.Observer has observed.
+	// Consumers returns who works on a topic, such as Server.Consumers of the server beside the
+	// console. Default: the store's answer, if it is a storekit.ConsumerReporter, otherwise what
+	// Console.Observer has observed.
 	Consumers func(ctx context.Context, topic string) (storekit.Consumers, error)
 }
 
-// Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with New.
+// Console is the pages of a store. It is an http.Handler, safe for concurrent use. Make one with
+// New.
 type Console struct {
 	store     punctual.Store
 	queue     *punctual.Queue           // for schedules and bulk changes, which Queue makes of several calls of the store
@@ -83,8 +90,9 @@ type Console struct {
 	scanFor      time.Duration // scanTime, except in tests
 }
 
-// New returns a console of the store. The caller still owns the store, and closes the console before the store. New returns an
-// ErrInvalid if Options.Prefix is not empty and does not begin with a slash or ends with one.
+// New returns a console of the store. The caller still owns the store, and closes the console
+// before the store. New returns an ErrInvalid if Options.Prefix is not empty and does not begin
+// with a slash or ends with one.
 func New(store punctual.Store, o *Options) (*Console, error) {
 	if o == nil {
 		o = &Options{}
@@ -117,8 +125,9 @@ func New(store punctual.Store, o *Options) (*Console, error) {
 	return c, err
 }
 
-// Close ends the calls of the store that the console makes in the background, bulk changes among them, and waits until they have
-// ended. It also stores the amendments that the audit log has counted and not entered yet. Close the console before the store.
+// Close ends the calls of the store that the console makes in the background, bulk changes among
+// them, and waits until they have ended. It also stores the amendments that the audit log has
+// counted and not entered yet. Close the console before the store.
 func (c *Console) Close() error {
 	c.bulks.close()
 	c.audit.Close()
@@ -128,8 +137,8 @@ func (c *Console) Close() error {
 	return nil
 }
 
-// contentSecurity lets a page load styles, scripts and images, send requests and post forms only to the page's own host. It forbids
-// everything else, inline styles and inline scripts included.
+// contentSecurity lets a page load styles, scripts and images, send requests and post forms only to
+// the page's own host. It forbids everything else, inline styles and inline scripts included.
 const contentSecurity = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -157,7 +166,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer does the steps that all routes share, in the order that doc.go shows, and then calls the handler of the route.
+// answer does the steps that all routes share, in the order that doc.go shows, and then calls the
+// handler of the route.
 func (c *call) answer() error {
 	if done, err := c.findRoute(); done || err != nil {
 		return err

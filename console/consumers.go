@@ -46,8 +46,8 @@ type workers struct {
 // workerRow is one consumer in a table.
 type workerRow struct {
 	storekit.Consumer
-	// Who is the consumer's user and name, or its address if both are unknown. Others marks the row that sums up the consumers without a row
-	// of their own.
+	// Who is the consumer's user and name, or its address if both are unknown. Others marks the row
+	// that sums up the consumers without a row of their own.
 	Who    string
 	Others bool
 	// ClaimedPerMinute and SettledPerMinute are means over the last consumers.RateMinutes minutes.
@@ -57,8 +57,9 @@ type workerRow struct {
 // mostWorkers is how many consumers have a row of their own on a page.
 const mostWorkers = 20
 
-// whoClaims returns the function that reports the consumers of a topic: Options.Consumers, otherwise the store's, otherwise that of the
-// tracker which Observer fills. It returns nil if there is none of the three.
+// whoClaims returns the function that reports the consumers of a topic: Options.Consumers,
+// otherwise the store's, otherwise that of the tracker which Observer fills. It returns nil if
+// there is none of the three.
 func (c *Console) whoClaims() func(context.Context, string) (storekit.Consumers, error) {
 	switch {
 	case c.options.Consumers != nil:
@@ -71,8 +72,9 @@ func (c *Console) whoClaims() func(context.Context, string) (storekit.Consumers,
 	return nil
 }
 
-// whyItWaits returns a sentence that says why ready messages of a topic are not delivered, as far as the console knows, otherwise "". What
-// Observer has observed is not asked, because an observer does not see claims that wait.
+// whyItWaits returns a sentence that says why ready messages of a topic are not delivered, as far
+// as the console knows, otherwise "". What Observer has observed is not asked, because an observer
+// does not see claims that wait.
 func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 	text := c.look.language.text
 	switch {
@@ -97,7 +99,8 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 	return text("waits.busy", len(all.All), stamp(all.First(0).Others.NextEnd, c.look.zone)), nil
 }
 
-// whoPaused returns the sentence about a paused topic, with who paused it and when if the audit log says so and the reader may read that.
+// whoPaused returns the sentence about a paused topic, with who paused it and when if the audit log
+// says so and the reader may read that.
 func (c *call) whoPaused(topic string) (string, error) {
 	text := c.look.language.text
 	if c.may(access.Inspect, access.AuditTopic) != nil {
@@ -114,8 +117,8 @@ func (c *call) whoPaused(topic string) (string, error) {
 	return text("waits.paused.by", visible(e.Who), stamp(e.At, c.look.zone)), nil
 }
 
-// consumersOf asks who works on a topic. known is false after an error, and where nobody can report consumers: a store or server may be too
-// old for that.
+// consumersOf asks who works on a topic. known is false after an error, and where nobody can report
+// consumers: a store or server may be too old for that.
 func (c *call) consumersOf(topic string) (all storekit.Consumers, known bool, err error) {
 	tell := c.console.whoClaims()
 	if tell == nil {
@@ -131,8 +134,8 @@ func (c *call) consumersOf(topic string) (all storekit.Consumers, known bool, er
 	return all, true, nil
 }
 
-// workersOf returns the consumers of a topic. A store or server that cannot report them, for instance because it is too old, is no error: the
-// page then says that the consumers are unknown.
+// workersOf returns the consumers of a topic. A store or server that cannot report them, for
+// instance because it is too old, is no error: the page then says that the consumers are unknown.
 func (c *call) workersOf(topic string) (*workers, error) {
 	all, known, err := c.consumersOf(topic)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The page of a topic shows its consumers, as Options.Consumers reports them, and sums up those for whom there is no room.
+// The page of a topic shows its consumers, as Options.Consumers reports them, and sums up those for
+// whom there is no room.
 func TestConsumersOfATopic(t *testing.T) {
 	var told storekit.Consumers
 	var fails error
@@ -47,8 +48,10 @@ func TestConsumersOfATopic(t *testing.T) {
 	}
 }
 
-// The pages of a topic with ready messages and of a ready message say why they wait: a pause, nobody who claims, or consumers that all hold
-// leases while no claim is under way. They say nothing while a consumer is free, while nobody knows the consumers, and about a message that is not due.
+// The pages of a topic with ready messages and of a ready message say why they wait: a pause,
+// nobody who claims, or consumers that all hold leases while no claim is under way. They say
+// nothing while a consumer is free, while nobody knows the consumers, and about a message that is
+// not due.
 func TestWhyItWaits(t *testing.T) {
 	told := storekit.Consumers{Since: noon.Add(-time.Hour)}
 	var fails error
@@ -96,7 +99,8 @@ func TestWhyItWaits(t *testing.T) {
 	says("copied first", "Why it waits: it is copied to the groups of the topic (mail, billing) first, which a process that does the duties has not done yet.")
 }
 
-// A console that is mounted in a program shows how many leases the program's own handlers hold, once its Observer is told of their deliveries.
+// A console that is mounted in a program shows how many leases the program's own handlers hold,
+// once its Observer is told of their deliveries.
 func TestConsumersOfThisProgram(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "a", time.Hour)

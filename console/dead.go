@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// deadSample is how many dead messages a page groups at most: the newest of at most deadTopics topics, an equal share of each topic.
+	// deadSample is how many dead messages a page groups at most: the newest of at most deadTopics
+	// topics, an equal share of each topic.
 	deadSample, deadTopics = 1000, 8
 	// deadDays is how many days the picture of the dead shows.
 	deadDays = 14
@@ -26,7 +27,8 @@ const (
 type deadPage struct {
 	*frame
 	Deaths *deaths
-	// Topics are the topics with dead messages, the one with the most first, at most deadTopics. More is how many are left out.
+	// Topics are the topics with dead messages, the one with the most first, at most deadTopics.
+	// More is how many are left out.
 	Topics []topicRow
 	More   int
 	// All is how many messages are dead in all topics, as far as they are counted.
@@ -45,13 +47,15 @@ type deaths struct {
 	Days *chart
 }
 
-// deadGroup is dead messages of the same topic with the same reason and the same error, as lastError returns it.
+// deadGroup is dead messages of the same topic with the same reason and the same error, as
+// lastError returns it.
 type deadGroup struct {
 	Topic, Reason, Error string
 	Count                int
 	Newest               time.Time
 	Example              string
-	// Path leads to the list of the group, ReasonPath to that of all dead messages of the topic with this reason.
+	// Path leads to the list of the group, ReasonPath to that of all dead messages of the topic
+	// with this reason.
 	Path, ReasonPath string
 }
 
@@ -128,7 +132,8 @@ func (c *call) deaths(f *frame, topics ...string) (*deaths, error) {
 	return d, nil
 }
 
-// daysBefore returns when each of the last n days begins in the time zone of now, and when the last one ends. The last day is today.
+// daysBefore returns when each of the last n days begins in the time zone of now, and when the last
+// one ends. The last day is today.
 func daysBefore(now time.Time, n int) []time.Time {
 	var edges []time.Time
 	for i := range n + 1 {
@@ -137,7 +142,8 @@ func daysBefore(now time.Time, n int) []time.Time {
 	return edges
 }
 
-// exportDead sends the dead messages that the query chooses as lines of JSON, each in the form that a message has in the HTTP interface.
+// exportDead sends the dead messages that the query chooses as lines of JSON, each in the form that
+// a message has in the HTTP interface.
 func (c *call) exportDead() (err error) {
 	q := punctual.ListQuery{Topic: c.path["topic"], State: punctual.StateDead, Reason: punctual.DeathReason(c.get("reason")), Limit: scanPage}
 	if q.From, q.To, err = c.window(); err != nil {

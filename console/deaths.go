@@ -10,12 +10,12 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// deathFilter selects dead messages by the text of their last error. A store cannot search for such a text, so the console reads the list
-// and filters it.
+// deathFilter selects dead messages by the text of their last error. A store cannot search for such
+// a text, so the console reads the list and filters it.
 type deathFilter struct {
 	Text string
-	// With Whole the filter selects the messages for which lastError returns exactly Text, and with an empty Text those without an error.
-	// Without Whole the last error has to contain Text.
+	// With Whole the filter selects the messages for which lastError returns exactly Text, and with
+	// an empty Text those without an error. Without Whole the last error has to contain Text.
 	Whole bool
 }
 
@@ -55,8 +55,8 @@ func (f deathFilter) addTo(q url.Values) {
 	}
 }
 
-// lastError returns the first line of a message's last error, by which dead messages are grouped. It cuts a longer line after at most 160
-// bytes and adds "…".
+// lastError returns the first line of a message's last error, by which dead messages are grouped.
+// It cuts a longer line after at most 160 bytes and adds "…".
 func lastError(m *punctual.Info) string {
 	if len(m.Failures) == 0 {
 		return ""
@@ -73,17 +73,19 @@ func lastError(m *punctual.Info) string {
 	return visible(text)
 }
 
-// scanned is the result of a scan: found are the messages that fit, looked is how many messages were read.
+// scanned is the result of a scan: found are the messages that fit, looked is how many messages
+// were read.
 type scanned struct {
 	found  []punctual.Info
 	looked int
-	// last is the time of the last message that was read. next is where the list goes on, or "" at its end.
+	// last is the time of the last message that was read. next is where the list goes on, or "" at
+	// its end.
 	last time.Time
 	next string
 }
 
-// scan reads a list and returns the messages that fit. It stops when it has read scanStep messages or found pageRows, and when scanFor is
-// over.
+// scan reads a list and returns the messages that fit. It stops when it has read scanStep messages
+// or found pageRows, and when scanFor is over.
 func (c *call) scan(q punctual.ListQuery, fits func(*punctual.Info) bool) (s scanned, err error) {
 	for end := time.Now().Add(c.console.scanFor); ; {
 		q.Limit = scanPage
@@ -111,7 +113,8 @@ func (c *call) scan(q punctual.ListQuery, fits func(*punctual.Info) bool) (s sca
 	}
 }
 
-// lengthWith returns the length of the shortest beginning of the slice all that contains n messages that fit, or len(all) if fewer fit.
+// lengthWith returns the length of the shortest beginning of the slice all that contains n messages
+// that fit, or len(all) if fewer fit.
 func lengthWith(all []punctual.Info, fits func(*punctual.Info) bool, n int) int {
 	for k := range all {
 		if fits(&all[k]) {

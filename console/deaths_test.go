@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// manyDead makes n dead messages. One in ten has the error "rare", one in ten "often 1", the others "often 2".
+// manyDead makes n dead messages. One in ten has the error "rare", one in ten "often 1", the others
+// "often 2".
 func (r *rig) manyDead(topic string, n int) {
 	r.t.Helper()
 	for part := 0; part < n; part += limits.MaxBatch {
@@ -83,7 +84,8 @@ var (
 	hidden    = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 )
 
-// requeueForm returns the hidden fields, but for the token against forged requests, of the form on a page that requeues the messages of the page's list.
+// requeueForm returns the hidden fields, but for the token against forged requests, of the form on
+// a page that requeues the messages of the page's list.
 func requeueForm(t *testing.T, page string) url.Values {
 	t.Helper()
 	_, form, ok := strings.Cut(page, `<form method="post" action="/topics/pay/bulk">`)
@@ -100,7 +102,8 @@ func requeueForm(t *testing.T, page string) url.Values {
 	return fields
 }
 
-// A group of dead messages is listed to its last message, exported and requeued, and no other message is.
+// A group of dead messages is listed to its last message, exported and requeued, and no other
+// message is.
 func TestGroupOfTheDead(t *testing.T) {
 	r := newRig(t, nil)
 	r.console.scanFor = time.Hour // however slow the machine is

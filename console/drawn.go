@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Writing a picture as HTML takes far longer than writing the rest of a page, and an open page asks for the same pictures about every
-// two seconds. So drawn caches the HTML of pictures.
+// Writing a picture as HTML takes far longer than writing the rest of a page, and an open page asks
+// for the same pictures about every two seconds. So drawn caches the HTML of pictures.
 
 // mostDrawn bounds the pictures in the cache. Each has some 10 kB.
 const mostDrawn = 64
@@ -29,7 +29,8 @@ type drawnKey struct {
 	counts               [sha256.Size]byte
 }
 
-// get returns the picture from the cache. If it is not there, get calls draw and caches what draw returns, unless that is an error.
+// get returns the picture from the cache. If it is not there, get calls draw and caches what draw
+// returns, unless that is an error.
 func (d *drawn) get(k drawnKey, draw func() (template.HTML, error)) (template.HTML, error) {
 	d.mu.Lock()
 	text, ok := d.all[k]
@@ -62,8 +63,8 @@ func (c *call) drawnPicture(f *frame, p *overview.Picture, s span) (template.HTM
 	})
 }
 
-// hashOf returns a hash of the topics, times and counts in a picture. The first and last of the edges stand for all, because those between
-// them follow from the span and the time zone.
+// hashOf returns a hash of the topics, times and counts in a picture. The first and last of the
+// edges stand for all, because those between them follow from the span and the time zone.
 func hashOf(p *overview.Picture) (out [sha256.Size]byte) {
 	h := sha256.New()
 	for _, a := range append([]*overview.Ahead{p.All}, p.Topics...) {

@@ -53,7 +53,8 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-// The first page shows new numbers when there are some, although pictures are cached, and shows pictures in the language of the reader.
+// The first page shows new numbers when there are some, although pictures are cached, and shows
+// pictures in the language of the reader.
 func TestOpenPageIsRenewed(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("a", "1", 10*time.Minute)

@@ -19,18 +19,20 @@ import (
 // editForm is the form that puts another body and other headers into a scheduled or dead message.
 type editForm struct {
 	Body, Headers, In string
-	// Due is the due time that the message had when the page was made, and Was a hash of its body and headers. The form is refused once
-	// they are others, so that it does not overwrite what somebody else has written since.
+	// Due is the due time that the message had when the page was made, and Was a hash of its body
+	// and headers. The form is refused once they are others, so that it does not overwrite what
+	// somebody else has written since.
 	Due, Was string
-	// KeepHeaders is true if the headers cannot be written in lines. The form then leaves them as they are.
+	// KeepHeaders is true if the headers cannot be written in lines. The form then leaves them as
+	// they are.
 	KeepHeaders bool
 	// Open is true if the form was refused. Body, Headers and In are then what was typed.
 	Open bool
 }
 
-// editForm returns the form for a message, or nil if the message cannot be changed with a form. That is so if the message is neither
-// scheduled nor dead, or if its body is hidden, larger than shownBody, not text, or has characters that a browser would not send
-// back as they are.
+// editForm returns the form for a message, or nil if the message cannot be changed with a form.
+// That is so if the message is neither scheduled nor dead, or if its body is hidden, larger than
+// shownBody, not text, or has characters that a browser would not send back as they are.
 func (c *call) editForm(m *punctual.Info) *editForm {
 	if m.State != punctual.StateScheduled && m.State != punctual.StateDead || c.console.options.HideBodies || len(m.Body) > shownBody || !utf8.Valid(m.Body) || strings.ContainsAny(string(m.Body), "\r\x00") {
 		return nil
@@ -50,10 +52,11 @@ func contentSum(body []byte, headers map[string]string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// editMessage puts the body and the headers of the form into a message in one step, unless due time, body or headers of the message have
-// changed since the page was made. A dead message is due at once afterwards, or after the delay in the form. A scheduled message keeps its
-// due time, so the store cannot tell two edits apart: of two forms for one scheduled message that arrive at the same instant, both of
-// which find the message as it was, the later one counts.
+// editMessage puts the body and the headers of the form into a message in one step, unless due
+// time, body or headers of the message have changed since the page was made. A dead message is due
+// at once afterwards, or after the delay in the form. A scheduled message keeps its due time, so
+// the store cannot tell two edits apart: of two forms for one scheduled message that arrive at the
+// same instant, both of which find the message as it was, the later one counts.
 func (c *call) editMessage() error {
 	topic, id := c.path["topic"], c.path["id"]
 	due, err := c.instant("due")
@@ -99,15 +102,17 @@ func (c *call) editMessage() error {
 	return c.redirect(c.frame("").MessagePath(topic, id), notice{Key: "notice.edited", Args: []string{id, stamp(r.Due, c.look.zone)}})
 }
 
-// keepTyped puts what was typed into the form that was refused back into it. A form that was refused because the message had changed is
-// accepted when it is sent again, because the page shows the message as it is now.
+// keepTyped puts what was typed into the form that was refused back into it. A form that was
+// refused because the message had changed is accepted when it is sent again, because the page shows
+// the message as it is now.
 func (e *editForm) keepTyped(c *call) {
 	if e != nil && c.problem != nil && c.form.Has("was") {
 		e.Body, e.Headers, e.In, e.Open = c.field("body"), c.field("headers"), c.get("in"), true
 	}
 }
 
-// push stores the message of the form on the page of a topic, or on the page Topics, where the form names the topic.
+// push stores the message of the form on the page of a topic, or on the page Topics, where the form
+// names the topic.
 func (c *call) push() error {
 	m := punctual.NewMessage{Topic: cmp.Or(c.path["topic"], c.get("topic")), ID: c.get("id"), Body: []byte(c.field("body"))}
 	err := storekit.CheckTopic(m.Topic)

@@ -13,17 +13,18 @@ import (
 // eventsPage shows the latest events of a topic that no reader has taken yet.
 type eventsPage struct {
 	*topicView
-	// Able is true if the store can tell of events and the topic is no companion. On are the names of the events that the topic tells
-	// of, Keep is for how long it keeps them.
+	// Able is true if the store can tell of events and the topic is no companion. On are the names
+	// of the events that the topic tells of, Keep is for how long it keeps them.
 	Able bool
 	On   []string
 	Keep time.Duration
 	Rows []eventRow
-	// Kinds are the choices of the filter by what happened. Window is true also if one of them is chosen.
+	// Kinds are the choices of the filter by what happened. Window is true also if one of them is
+	// chosen.
 	Kinds []choice
 	listPart
-	// Waiting is how many events wait for a reader. Late is for how long the first of them has waited, if that is at least unread;
-	// otherwise 0.
+	// Waiting is how many events wait for a reader. Late is for how long the first of them has
+	// waited, if that is at least unread; otherwise 0.
 	Waiting int64
 	Late    time.Duration
 }

@@ -40,7 +40,8 @@ func Example() {
 	mux.Handle("/queues/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the program's own page") })
 
-	// The program gives pages.Observer() to its Queue, so that the console can show how much is pushed. It would give it to a Worker, too.
+	// The program gives pages.Observer() to its Queue, so that the console can show how much is
+	// pushed. It would give it to a Worker, too.
 	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: pages.Observer()})
 	defer queue.Close(context.Background())
 

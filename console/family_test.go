@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A topic with groups has a tab for each group, with the group's own counts, dead letters and pause. Groups are added and removed on the
-// page of the settings.
+// A topic with groups has a tab for each group, with the group's own counts, dead letters and
+// pause. Groups are added and removed on the page of the settings.
 func TestGroups(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("orders", "A-1", time.Hour)
@@ -65,8 +65,8 @@ func TestGroups(t *testing.T) {
 	unable.wantText("/topics/orders/settings", "This store has no follow-ups, on which groups rest")
 }
 
-// The events of a topic are listed, the latest first, can be filtered by what happened and by time, and the page says when nobody reads
-// them.
+// The events of a topic are listed, the latest first, can be filtered by what happened and by time,
+// and the page says when nobody reads them.
 func TestEvents(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Hour)
@@ -110,7 +110,8 @@ func TestEvents(t *testing.T) {
 	unable.wantText("/topics/t/events", "it has no events")
 }
 
-// The page of a message says what it came from and, when asked, which messages it led to, as far as the reader may inspect those.
+// The page of a message says what it came from and, when asked, which messages it led to, as far as
+// the reader may inspect those.
 func TestRelations(t *testing.T) {
 	grants := []access.Grant{access.Everything()}
 	r := newRig(t, &Options{Authenticate: who(grants...)})
@@ -151,8 +152,9 @@ func TestRelations(t *testing.T) {
 	}
 }
 
-// A dead message gets another body and other headers, and is scheduled again with its other attributes, unless its due time has changed
-// meanwhile. A scheduled message keeps its due time. A body that is not text cannot be changed.
+// A dead message gets another body and other headers, and is scheduled again with its other
+// attributes, unless its due time has changed meanwhile. A scheduled message keeps its due time. A
+// body that is not text cannot be changed.
 func TestEditAndRequeue(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "d", 0, func(m *punctual.NewMessage) {
@@ -221,8 +223,9 @@ func TestPushToTopic(t *testing.T) {
 	}
 }
 
-// A form that pushes or edits a message and is refused is shown again, open and with all that was typed, and says at the wrong field what is
-// wrong. What no field is the reason for stands above the page alone.
+// A form that pushes or edits a message and is refused is shown again, open and with all that was
+// typed, and says at the wrong field what is wrong. What no field is the reason for stands above
+// the page alone.
 func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "later", time.Hour)
@@ -272,7 +275,8 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 	}
 }
 
-// A finding about very many messages names the span in which they are due, and leads to the picture of that span with the topics by number.
+// A finding about very many messages names the span in which they are due, and leads to the picture
+// of that span with the topics by number.
 func TestBurstNamesItsSpan(t *testing.T) {
 	for _, c := range []struct {
 		in              time.Duration

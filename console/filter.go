@@ -8,19 +8,21 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// messageFilter selects messages of a list by conditions that no store searches for, so the console reads the list and filters it. The
-// zero value selects every message.
+// messageFilter selects messages of a list by conditions that no store searches for, so the console
+// reads the list and filters it. The zero value selects every message.
 type messageFilter struct {
 	// Errors selects dead messages by their last error.
 	Errors deathFilter
 	// Prefix is the beginning that the ID has to have. An empty Prefix sets no condition.
 	Prefix string
-	// Header is the name of a header that the message has to have with exactly the value Value. An empty name sets no condition.
+	// Header is the name of a header that the message has to have with exactly the value Value. An
+	// empty name sets no condition.
 	Header, Value string
 }
 
-// messageFilter reads the filter from the form's fields "prefix", "header" and "value", and for dead messages also from "error" and
-// "match". It refuses a header that is hidden, because the messages found would reveal the value of that header.
+// messageFilter reads the filter from the form's fields "prefix", "header" and "value", and for
+// dead messages also from "error" and "match". It refuses a header that is hidden, because the
+// messages found would reveal the value of that header.
 func (c *call) messageFilter(state punctual.State) (f messageFilter, err error) {
 	f = messageFilter{Prefix: c.get("prefix"), Header: c.get("header"), Value: c.get("value")}
 	if state == punctual.StateDead {

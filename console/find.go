@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// findParallel is how many calls eachInParallel makes at once, for instance how many topics findID asks at the same time. findTopics is
-	// how many topics findID asks at most.
+	// findParallel is how many calls eachInParallel makes at once, for instance how many topics
+	// findID asks at the same time. findTopics is how many topics findID asks at most.
 	findParallel, findTopics = 16, 2000
-	// scanStep is after how many messages a search through a list stops and offers to go on; scanPage is how many messages it reads in one
-	// call of the store.
+	// scanStep is after how many messages a search through a list stops and offers to go on;
+	// scanPage is how many messages it reads in one call of the store.
 	scanStep, scanPage = 10_000, 500
 	// scanTime is after how long such a search stops, however few messages it has read.
 	scanTime = 3 * time.Second
@@ -34,11 +34,12 @@ type findPage struct {
 	Topics                        []string
 	States                        []choice
 	Found                         []messageRow
-	// Finished are the finished records of messages with the ID. NoFinished is true if the store keeps no finished records.
+	// Finished are the finished records of messages with the ID. NoFinished is true if the store
+	// keeps no finished records.
 	Finished   []*finishedRecord
 	NoFinished bool
-	// Asked is true if there was a search, ByHeader if it was one for a header. Looked is how many topics were asked for the ID, or how
-	// many messages were read for the header.
+	// Asked is true if there was a search, ByHeader if it was one for a header. Looked is how many
+	// topics were asked for the ID, or how many messages were read for the header.
 	Asked, ByHeader bool
 	listPart
 	// Skipped is how many topics beyond findTopics were not asked.
@@ -73,7 +74,8 @@ func (c *call) showFind() error {
 	return c.show("find", p)
 }
 
-// onlyTopic returns the topic of the messages and records that were found if all of them are in one topic, and "" otherwise.
+// onlyTopic returns the topic of the messages and records that were found if all of them are in one
+// topic, and "" otherwise.
 func (p *findPage) onlyTopic() string {
 	var topics []string
 	for _, m := range p.Found {
@@ -89,7 +91,8 @@ func (p *findPage) onlyTopic() string {
 	return topics[0]
 }
 
-// findID asks the topics for a message and for a finished record with the ID, several topics at once.
+// findID asks the topics for a message and for a finished record with the ID, several topics at
+// once.
 func (c *call) findID(p *findPage) (err error) {
 	if p.Now, err = c.now(); err != nil {
 		return err
@@ -132,8 +135,9 @@ func (c *call) findID(p *findPage) (err error) {
 	return nil
 }
 
-// eachInParallel calls do for 0 to n-1, at most findParallel at once, and waits for all calls. It returns the first error, which cancels the
-// context of the other calls and ends the making of further ones. A panic in do is raised again in the caller's goroutine.
+// eachInParallel calls do for 0 to n-1, at most findParallel at once, and waits for all calls. It
+// returns the first error, which cancels the context of the other calls and ends the making of
+// further ones. A panic in do is raised again in the caller's goroutine.
 func eachInParallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -172,7 +176,8 @@ type panicked struct {
 
 func (panicked) Error() string { return "the store panicked" }
 
-// findHeader searches the messages of one topic and state for a header. It reads a bounded number of them, and sets p.Next if there are more.
+// findHeader searches the messages of one topic and state for a header. It reads a bounded number
+// of them, and sets p.Next if there are more.
 func (c *call) findHeader(p *findPage) error {
 	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
@@ -209,8 +214,8 @@ func (c *call) findHeader(p *findPage) error {
 	return nil
 }
 
-// mayShowHeader returns an ErrForbidden for a header that is hidden. A search by such a header has to be refused, too, because the messages
-// found would reveal its value.
+// mayShowHeader returns an ErrForbidden for a header that is hidden. A search by such a header has
+// to be refused, too, because the messages found would reveal its value.
 func (c *call) mayShowHeader(name string) error {
 	if shown, _ := c.headers(map[string]string{name: ""}); len(shown) == 0 {
 		return fmt.Errorf("header %q is hidden by the console's configuration: %w", name, punctual.ErrForbidden)
@@ -218,8 +223,9 @@ func (c *call) mayShowHeader(name string) error {
 	return nil
 }
 
-// headerWith returns the value of a header of this name that contains text. Upper and lower case of the name count as the same. Of several
-// such headers it takes the one whose name sorts first, so that a page shows the same value each time.
+// headerWith returns the value of a header of this name that contains text. Upper and lower case of
+// the name count as the same. Of several such headers it takes the one whose name sorts first, so
+// that a page shows the same value each time.
 func headerWith(all map[string]string, name, text string) (value string, ok bool) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if strings.EqualFold(key, name) && strings.Contains(all[key], text) {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A panic in a goroutine of eachInParallel is raised again in the goroutine of its caller, where it can be recovered.
+// A panic in a goroutine of eachInParallel is raised again in the goroutine of its caller, where it
+// can be recovered.
 func TestParallelPanic(t *testing.T) {
 	defer func() {
 		cause, _ := recover().(string)

@@ -21,8 +21,9 @@ type finishedPage struct {
 // finishedRecord is the record of a finished message, with what a page shows beside it.
 type finishedRecord struct {
 	punctual.Finished
-	// Late is how long the message was ready before its last lease began, End how long after the beginning of that lease it finished. Both
-	// are 0 if the record does not have the beginning of that lease (Delivered).
+	// Late is how long the message was ready before its last lease began, End how long after the
+	// beginning of that lease it finished. Both are 0 if the record does not have the beginning of
+	// that lease (Delivered).
 	Late, End time.Duration
 	// By is who cancelled the message, if the audit log says so and the reader may read it.
 	By      string
@@ -30,8 +31,9 @@ type finishedRecord struct {
 	Axis    *axis
 }
 
-// keeper returns the store's FinishedKeeper, or nil if the store keeps no finished records. A remote store always has the interface. Whether
-// its server keeps records is known only from the answer to the first call, which noFinished remembers for this request.
+// keeper returns the store's FinishedKeeper, or nil if the store keeps no finished records. A
+// remote store always has the interface. Whether its server keeps records is known only from the
+// answer to the first call, which noFinished remembers for this request.
 func (c *call) keeper() punctual.FinishedKeeper {
 	if c.noFinished.Load() {
 		return nil
@@ -39,7 +41,8 @@ func (c *call) keeper() punctual.FinishedKeeper {
 	return c.console.keeper
 }
 
-// finishedRecord reads the finished record of a message. It returns nil if there is no such record, or if the store keeps none at all.
+// finishedRecord reads the finished record of a message. It returns nil if there is no such record,
+// or if the store keeps none at all.
 func (c *call) finishedRecord(f *frame, topic, id string) (*finishedRecord, error) {
 	keeper := c.keeper()
 	if keeper == nil {
@@ -85,8 +88,8 @@ func finishedHistory(f *punctual.Finished) []happening {
 		all = append(all, happening{At: f.Delivered, Kind: "delivered", Attempt: f.Attempt})
 	}
 	slices.SortStableFunc(all, func(a, b happening) int { return a.At.Compare(b.At) })
-	// The outcome stands where the message ended, which need not be the end of the list: a message that was cancelled before it was due has
-	// its due time after its outcome.
+	// The outcome stands where the message ended, which need not be the end of the list: a message
+	// that was cancelled before it was due has its due time after its outcome.
 	end := slices.IndexFunc(all, func(e happening) bool { return e.At.After(f.At) })
 	if end < 0 {
 		end = len(all)
@@ -96,7 +99,8 @@ func finishedHistory(f *punctual.Finished) []happening {
 	return all
 }
 
-// showFinished shows the finished record of a message that is not stored. If there is no record, it returns an ErrNotFound.
+// showFinished shows the finished record of a message that is not stored. If there is no record, it
+// returns an ErrNotFound.
 func (c *call) showFinished(topic, id string) error {
 	p := &finishedPage{frame: c.frame("finished")}
 	p.Subject = visible(id)

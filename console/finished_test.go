@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// finish makes topic t keep finished records and finishes two messages in it: "fired" is acked late after a retry, "taken-back" is cancelled.
+// finish makes topic t keep finished records and finishes two messages in it: "fired" is acked late
+// after a retry, "taken-back" is cancelled.
 func (r *rig) finish() {
 	r.t.Helper()
 	keep := 30 * 24 * time.Hour
@@ -87,8 +88,8 @@ func TestFinishedMessage(t *testing.T) {
 	}
 }
 
-// The finished messages of a topic are listed, the one that finished last first, can be filtered by outcome and time, and each leads to its
-// record.
+// The finished messages of a topic are listed, the one that finished last first, can be filtered by
+// outcome and time, and each leads to its record.
 func TestFinishedList(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "early", time.Hour)
@@ -134,14 +135,16 @@ func TestFinishedList(t *testing.T) {
 	unable.wantText("/topics/t/finished", "This store keeps no finished messages")
 }
 
-// noKeeper is a store that keeps no finished records, because it is no punctual.FinishedKeeper. It reports no abilities either.
+// noKeeper is a store that keeps no finished records, because it is no punctual.FinishedKeeper. It
+// reports no abilities either.
 type noKeeper struct {
 	punctual.Store
 	punctual.Inspector
 }
 
-// noKeeperBehind is a store that answers as a remote store does whose server keeps no finished records: it is a punctual.FinishedKeeper, and
-// refuses every call of that interface with ErrUnsupported.
+// noKeeperBehind is a store that answers as a remote store does whose server keeps no finished
+// records: it is a punctual.FinishedKeeper, and refuses every call of that interface with
+// ErrUnsupported.
 type noKeeperBehind struct {
 	noKeeper
 	asked *atomic.Int64 // how many calls it has refused

@@ -9,24 +9,26 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// finishedListPage shows the finished records of a topic, the one that is kept longest first. Unless the retention was changed, that is the
-// record of the message that finished last.
+// finishedListPage shows the finished records of a topic, the one that is kept longest first.
+// Unless the retention was changed, that is the record of the message that finished last.
 type finishedListPage struct {
 	*topicView
-	// Able is true if the store keeps finished records. Keep is for how long the topic keeps a record that is written now; 0 means that it
-	// keeps none.
+	// Able is true if the store keeps finished records. Keep is for how long the topic keeps a
+	// record that is written now; 0 means that it keeps none.
 	Able bool
 	Keep time.Duration
 	Rows []punctual.Finished
-	// Outcomes are the choices of the filter by how a message ended. Window is true also if one of them is chosen.
+	// Outcomes are the choices of the filter by how a message ended. Window is true also if one of
+	// them is chosen.
 	Outcomes []choice
 	listPart
-	// Stopped is true if the list goes on although the page is not full, because the store has read many records that are not to be shown.
+	// Stopped is true if the list goes on although the page is not full, because the store has read
+	// many records that are not to be shown.
 	Stopped bool
 }
 
-// finishedParts is how many pages of the store's list the console reads at most for one page. It reads several because the pages of a filtered
-// list may be empty.
+// finishedParts is how many pages of the store's list the console reads at most for one page. It
+// reads several because the pages of a filtered list may be empty.
 const finishedParts = 5
 
 func (c *call) showFinishedList() error {

@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// IDs, bodies, headers and errors of messages, and fields of the query, are shown as text, whatever they contain.
+// IDs, bodies, headers and errors of messages, and fields of the query, are shown as text, whatever
+// they contain.
 func TestHostileTextIsText(t *testing.T) {
 	r := newRig(t, &Options{API: "/"})
 	const script, turn = `<script>alert(1)</script>`, "\u202Egnp.exe\u2066\u200B\x00\x1b[31m"

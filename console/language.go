@@ -22,7 +22,8 @@ type language struct {
 	texts map[string]string
 }
 
-// readLanguages returns the languages. The first one is for readers whose browser asks for none of them.
+// readLanguages returns the languages. The first one is for readers whose browser asks for none of
+// them.
 func readLanguages() ([]*language, error) {
 	all := []*language{{code: "en", name: "English"}, {code: "zh-CN", name: "简体中文"}}
 	for _, l := range all {
@@ -37,8 +38,9 @@ func readLanguages() ([]*language, error) {
 	return all, nil
 }
 
-// text returns the text for a key, with {0}, {1} and so on replaced by the arguments. Where the catalogue has two texts with ¦ between them,
-// the first is for a first argument of 1, the second for all others. An unknown key is returned in brackets, so that a test finds it.
+// text returns the text for a key, with {0}, {1} and so on replaced by the arguments. Where the
+// catalogue has two texts with ¦ between them, the first is for a first argument of 1, the second
+// for all others. An unknown key is returned in brackets, so that a test finds it.
 func (l *language) text(key string, args ...any) string {
 	text, ok := l.texts[key]
 	if !ok {
@@ -56,7 +58,8 @@ func (l *language) text(key string, args ...any) string {
 	return text
 }
 
-// shown writes an argument of a text: int and int64 with separators between their thousands, everything else as fmt.Sprint does.
+// shown writes an argument of a text: int and int64 with separators between their thousands,
+// everything else as fmt.Sprint does.
 func shown(a any) string {
 	switch a := a.(type) {
 	case int:

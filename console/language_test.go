@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Both languages have the same keys, a text has the same arguments, such as {0}, in both languages, and the source has every key or may make it
-// of parts.
+// Both languages have the same keys, a text has the same arguments, such as {0}, in both languages,
+// and the source has every key or may make it of parts.
 func TestLanguagesAgree(t *testing.T) {
 	languages, err := readLanguages()
 	if err != nil {
@@ -50,8 +50,8 @@ func argumentsOf(text string) []string {
 	return slices.Compact(all)
 }
 
-// madeOfParts reports whether the source may make a key of parts: it has the beginning of the key as a string, or the key has one of the ends
-// that templates add.
+// madeOfParts reports whether the source may make a key of parts: it has the beginning of the key
+// as a string, or the key has one of the ends that templates add.
 func madeOfParts(source, key string) bool {
 	for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key[:i], '.') {
 		if strings.Contains(source, `"`+key[:i+1]+`"`) {
@@ -86,8 +86,8 @@ func sourceText(t *testing.T) string {
 // missingText is what a key without a text looks like on a page.
 var missingText = regexp.MustCompile(`\[[a-z]+\.[a-z0-9_. ]+\]`)
 
-// Each page has a text for every key that it uses, in each language. So do all errors and findings, except for findings of the store, which
-// are shown in its own words.
+// Each page has a text for every key that it uses, in each language. So do all errors and findings,
+// except for findings of the store, which are shown in its own words.
 func TestEveryTextIsThere(t *testing.T) {
 	r := newRig(t, nil)
 	r.fill()

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// latenessPage shows how late deliveries were: one large curve, and numbers and small curves of single topics, the latest topic first.
+// latenessPage shows how late deliveries were: one large curve, and numbers and small curves of
+// single topics, the latest topic first.
 type latenessPage struct {
 	*frame
 	// Topic is the topic of the large curve; "" stands for all topics.
@@ -22,19 +23,22 @@ type latenessPage struct {
 	// Observed is true if the meter counts. It has counted since Since.
 	Observed bool
 	Since    time.Time
-	// Sum has the numbers of the whole span, Curve shows them over time. The page has both only if Whole is true: the reader may inspect
-	// Topic, or for "" all topics.
+	// Sum has the numbers of the whole span, Curve shows them over time. The page has both only if
+	// Whole is true: the reader may inspect Topic, or for "" all topics.
 	Whole bool
 	Sum   latenessRow
 	Curve *curve
-	// Oldest is how long the message that waits longest has been ready, OldestIn its topic, "" if no message is ready. Topics whose delivery
-	// is paused, or that the reader may not inspect, do not count. On the page of all topics neither do events. Asked is true if the store has answered.
+	// Oldest is how long the message that waits longest has been ready, OldestIn its topic, "" if
+	// no message is ready. Topics whose delivery is paused, or that the reader may not inspect, do
+	// not count. On the page of all topics neither do events. Asked is true if the store has
+	// answered.
 	Oldest   time.Duration
 	OldestIn string
 	Asked    bool
-	// Rows are the numbers of those topics that the meter counts by themselves, that had deliveries in the span and that the reader
-	// may inspect, the latest first. The topic of the audit log is not among them. Small
-	// are the curves of the first mostSmall of them. A page of one topic has neither.
+	// Rows are the numbers of those topics that the meter counts by themselves, that had deliveries
+	// in the span and that the reader may inspect, the latest first. The topic of the audit log is
+	// not among them. Small are the curves of the first mostSmall of them. A page of one topic has
+	// neither.
 	Small []smallCurve
 	Rows  []latenessRow
 }
@@ -42,8 +46,8 @@ type latenessPage struct {
 // latenessSpan is a time over which the page shows lateness.
 type latenessSpan struct {
 	name string
-	// The span has steps steps of minutes minutes each. A label stands at each step that begins at a minute of the day which is a multiple of
-	// tick.
+	// The span has steps steps of minutes minutes each. A label stands at each step that begins at
+	// a minute of the day which is a multiple of tick.
 	steps, minutes, tick int
 }
 
@@ -51,7 +55,8 @@ func latenessSpans() []latenessSpan {
 	return []latenessSpan{{"1h", trafficMinutes, 1, 10}, {"24h", 96, 15, 180}}
 }
 
-// latenessRow has the numbers of the deliveries of one topic, or of all topics. TooLate is how many were later than overview.PromptLimit.
+// latenessRow has the numbers of the deliveries of one topic, or of all topics. TooLate is how many
+// were later than overview.PromptLimit.
 type latenessRow struct {
 	Topic, Path         string
 	Deliveries, TooLate int64
@@ -66,7 +71,8 @@ type smallCurve struct {
 }
 
 const (
-	// smallHeight is the height of a small curve, mostSmall how many small curves a page has at most.
+	// smallHeight is the height of a small curve, mostSmall how many small curves a page has at
+	// most.
 	smallHeight, mostSmall = 64.0, 24
 )
 
@@ -128,8 +134,8 @@ func (p *latenessPage) row(t latenessOf) latenessRow {
 	return r
 }
 
-// lookForOldest sets Oldest, OldestIn and Asked from the counts of the topics. If there are no counts or the last count has failed, it leaves
-// all three as they are.
+// lookForOldest sets Oldest, OldestIn and Asked from the counts of the topics. If there are no
+// counts or the last count has failed, it leaves all three as they are.
 func (c *call) lookForOldest(p *latenessPage) {
 	over, err := c.console.reader.Glance(c.r.Context())
 	if err != nil || over.Counting || over.Err != nil || !over.Inspected {
@@ -156,7 +162,8 @@ type latenessOf struct {
 	sum   overview.Traffic
 }
 
-// latenesses returns what the meter has counted over a span: of all topics together, and of each topic, the one with the latest first.
+// latenesses returns what the meter has counted over a span: of all topics together, and of each
+// topic, the one with the latest first.
 func (c *call) latenesses(s latenessSpan) (total latenessOf, topics []latenessOf) {
 	m := c.console.meter
 	total.steps, total.sum = m.Steps("", s.steps, s.minutes)

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// delivered tells the console's observer of a delivery that was late by the duration late, and happened the duration ago before now.
+// delivered tells the console's observer of a delivery that was late by the duration late, and
+// happened the duration ago before now.
 func (r *rig) delivered(topic string, late, ago time.Duration) {
 	r.t.Helper()
 	ctx := overview.At(r.t.Context(), time.Now().Add(-ago))
@@ -24,8 +25,8 @@ func wordsOf(page string) string {
 	return strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
 }
 
-// The page says how late deliveries were, in all topics together and in each, the latest topic first. It also says how long a message has
-// been ready by now.
+// The page says how late deliveries were, in all topics together and in each, the latest topic
+// first. It also says how long a message has been ready by now.
 func TestLateness(t *testing.T) {
 	r := newRig(t, nil)
 	if text := r.page("/lateness"); !strings.Contains(text, "does not know how late") || strings.Contains(text, "<figure") {
@@ -85,7 +86,8 @@ func TestLatenessOfSomeTopics(t *testing.T) {
 	}
 }
 
-// The line of the promise is below the point of a lateness that breaks the promise, and above the point of one that keeps it.
+// The line of the promise is below the point of a lateness that breaks the promise, and above the
+// point of one that keeps it.
 func TestHeightsOfLateness(t *testing.T) {
 	h := heightsFor(100, 0, overview.Traffic{Max: time.Minute})
 	kept, promise, broken, most := h.of(900*time.Millisecond), h.of(overview.PromptLimit), h.of(2*time.Second), h.of(time.Minute)
@@ -114,7 +116,8 @@ func TestManyTopicsAreLate(t *testing.T) {
 	}
 }
 
-// The Now page says that the store's clock is ahead of the one that it follows, and for a day that it has stepped back.
+// The Now page says that the store's clock is ahead of the one that it follows, and for a day that
+// it has stepped back.
 func TestNowSaysHowTheClockStands(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "x", time.Hour)

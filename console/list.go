@@ -22,8 +22,9 @@ type messageRow struct {
 	Attempt, Attempts int
 	Cancelled         bool
 	Reason, Error     string
-	// Body is the beginning of the body on one line, "" for a hidden one and for one whose beginning is not UTF-8 (Binary). Bytes is the
-	// length of the whole body, 0 for a message that was read without it.
+	// Body is the beginning of the body on one line, "" for a hidden one and for one whose
+	// beginning is not UTF-8 (Binary). Bytes is the length of the whole body, 0 for a message that
+	// was read without it.
 	Body   string
 	Binary bool
 	Bytes  int64
@@ -34,8 +35,8 @@ type messageRow struct {
 // bodyBeginning is how many bytes of a body a list shows.
 const bodyBeginning = 120
 
-// row returns a message as a list shows it. settings have the greatest number of attempts for a message that does not set its own. Lists that
-// show no attempts pass the default settings.
+// row returns a message as a list shows it. settings have the greatest number of attempts for a
+// message that does not set its own. Lists that show no attempts pass the default settings.
 func (c *call) row(m *punctual.Info, now time.Time, settings punctual.Settings) messageRow {
 	r := messageRow{
 		Topic: m.Topic, ID: m.ID, State: m.State.String(), Time: orderTime(m), Attempt: m.Attempt, Attempts: cmp.Or(m.MaxAttempts, settings.MaxAttempts),
@@ -64,7 +65,8 @@ func orderTime(m *punctual.Info) time.Time {
 	return m.Due
 }
 
-// beginning returns the first bodyBeginning bytes of a body as text on one line. If they are not UTF-8, it returns no text and binary is true.
+// beginning returns the first bodyBeginning bytes of a body as text on one line. If they are not
+// UTF-8, it returns no text and binary is true.
 func beginning(body []byte) (text string, binary bool) {
 	if len(body) > bodyBeginning {
 		body = body[:bodyBeginning]
@@ -83,27 +85,33 @@ type messageList struct {
 	State    string
 	Messages []messageRow
 	listPart
-	// Reason filters a list of dead messages in the store. Filter filters a list of any state in the console.
+	// Reason filters a list of dead messages in the store. Filter filters a list of any state in
+	// the console.
 	Reason string
 	Filter messageFilter
 }
 
 // listPart is one page of a list that a form may filter.
 type listPart struct {
-	// From and To are the bounds in the format of the form's fields. Window is true if there is a bound.
+	// From and To are the bounds in the format of the form's fields. Window is true if there is a
+	// bound.
 	From, To string
 	Window   bool
-	// Since and Until are the same bounds in RFC 3339, to the millisecond, for links and hidden fields.
+	// Since and Until are the same bounds in RFC 3339, to the millisecond, for links and hidden
+	// fields.
 	Since, Until string
-	// Scanned is true if the console has filtered the list: it read Looked messages, of which the last one has the time Last.
+	// Scanned is true if the console has filtered the list: it read Looked messages, of which the
+	// last one has the time Last.
 	Scanned bool
 	Looked  int
 	Last    time.Time
-	// First is the path of the list's first page, "" on that page; Next is the path of the next page, "" on the last one.
+	// First is the path of the list's first page, "" on that page; Next is the path of the next
+	// page, "" on the last one.
 	First, Next string
 }
 
-// listPart reads the fields of the form that say which bounds a list has, and where this page of it begins.
+// listPart reads the fields of the form that say which bounds a list has, and where this page of it
+// begins.
 func (c *call) listPart(f *frame) (p listPart, from, to time.Time, err error) {
 	if from, to, err = c.window(); err != nil {
 		return p, from, to, err
@@ -116,8 +124,9 @@ func (c *call) listPart(f *frame) (p listPart, from, to time.Time, err error) {
 	return p, from, to, nil
 }
 
-// read reads one page of the list that q selects, without the messages that do not fit. Unless fits is nil the list is read with scan, and
-// the page is not renewed, because each renewal would read many messages.
+// read reads one page of the list that q selects, without the messages that do not fit. Unless fits
+// is nil the list is read with scan, and the page is not renewed, because each renewal would read
+// many messages.
 func (c *call) read(f *frame, q punctual.ListQuery, fits func(*punctual.Info) bool) (p listPart, found []punctual.Info, err error) {
 	if p, q.From, q.To, err = c.listPart(f); err != nil {
 		return p, nil, err
@@ -141,7 +150,8 @@ func (c *call) read(f *frame, q punctual.ListQuery, fits func(*punctual.Info) bo
 	return p, s.found, err
 }
 
-// list reads one page of a topic's messages in a state. The fields of the form say which bounds and filters it has, and where it begins.
+// list reads one page of a topic's messages in a state. The fields of the form say which bounds and
+// filters it has, and where it begins.
 func (c *call) list(f *frame, topic string, state punctual.State, settings punctual.Settings) (list *messageList, err error) {
 	l := &messageList{State: state.String()}
 	q := punctual.ListQuery{Topic: topic, State: state}

@@ -41,8 +41,8 @@ func (c *call) chooseLook() error {
 	return err
 }
 
-// defaultLook returns the look of the cookies. For lack of a cookie, the language is the browser's, the theme that of the system, and the
-// time zone Options.Location.
+// defaultLook returns the look of the cookies. For lack of a cookie, the language is the browser's,
+// the theme that of the system, and the time zone Options.Location.
 func (c *call) defaultLook() look {
 	k := look{language: c.languageOfBrowser(), zone: c.console.options.Location}
 	if l := c.languageCalled(c.cookie(cookieLanguage)); l != nil {
@@ -59,7 +59,8 @@ func (c *call) defaultLook() look {
 	return k
 }
 
-// zoneCalled returns the time zone with a name such as Europe/Berlin; "local" is that of this process. An unknown name is an ErrInvalid.
+// zoneCalled returns the time zone with a name such as Europe/Berlin; "local" is that of this
+// process. An unknown name is an ErrInvalid.
 func zoneCalled(name string) (*time.Location, error) {
 	if strings.EqualFold(name, "local") {
 		return time.Local, nil
@@ -88,8 +89,9 @@ func (c *call) languageCalled(code string) *language {
 	return nil
 }
 
-// languageOfBrowser returns the first language in the browser's list that the console has, otherwise the console's first one. It compares
-// only what is before the hyphen, so that zh-TW gets zh-CN.
+// languageOfBrowser returns the first language in the browser's list that the console has,
+// otherwise the console's first one. It compares only what is before the hyphen, so that zh-TW gets
+// zh-CN.
 func (c *call) languageOfBrowser() *language {
 	for want := range strings.SplitSeq(c.r.Header.Get("Accept-Language"), ",") {
 		want, _, _ = strings.Cut(strings.TrimSpace(want), ";")
@@ -103,7 +105,8 @@ func (c *call) languageOfBrowser() *language {
 	return c.console.languages[0]
 }
 
-// keepLook stores the look that the form chooses in cookies and redirects to the path in the form's field "back".
+// keepLook stores the look that the form chooses in cookies and redirects to the path in the form's
+// field "back".
 func (c *call) keepLook() error {
 	if l := c.languageCalled(c.get("language")); l != nil {
 		c.setCookie(cookieLanguage, l.code, lookAge)
@@ -127,8 +130,8 @@ func (c *call) keepLook() error {
 // lookAge is how many seconds a browser keeps a look.
 const lookAge = 365 * 24 * 3600
 
-// setCookie sets one of the console's cookies for age seconds. With age 0 the cookie lasts until the browser ends, with an age below 0 it
-// is deleted.
+// setCookie sets one of the console's cookies for age seconds. With age 0 the cookie lasts until
+// the browser ends, with an age below 0 it is deleted.
 func (c *call) setCookie(name, value string, age int) {
 	http.SetCookie(c.w, &http.Cookie{
 		Name: name, Value: value, Path: c.console.options.Prefix + "/", MaxAge: age,

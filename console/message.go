@@ -36,7 +36,8 @@ type messagePage struct {
 	Waits string
 }
 
-// Attributes returns the attributes of the message that are set. The key of the label of an attribute is "message." with its name.
+// Attributes returns the attributes of the message that are set. The key of the label of an
+// attribute is "message." with its name.
 func (p *messagePage) Attributes() []wire.Attribute {
 	return wire.AttributesToShow(storekit.AttributesOf(&p.Info.Message))
 }
@@ -44,8 +45,8 @@ func (p *messagePage) Attributes() []wire.Attribute {
 // happening is one entry in the history of a message.
 type happening struct {
 	At time.Time
-	// Kind is the end of the key of the event's text: pushed, due, again, delivered, failed, lease, died, expires or now, or the outcome of a
-	// finished message.
+	// Kind is the end of the key of the event's text: pushed, due, again, delivered, failed, lease,
+	// died, expires or now, or the outcome of a finished message.
 	Kind string
 	// Attempt, Error and Reason are set for some kinds only.
 	Attempt       int
@@ -101,7 +102,8 @@ func (c *call) showMessage() (err error) {
 	return c.show("message", p)
 }
 
-// history returns the events of a stored message in order of time: what has happened, now, and what will happen.
+// history returns the events of a stored message in order of time: what has happened, now, and what
+// will happen.
 func history(m *punctual.Info, now time.Time) []happening {
 	all := []happening{{At: m.Created, Kind: "pushed"}}
 	all = append(all, happening{At: m.FirstDue, Kind: "due"})
@@ -137,7 +139,8 @@ func withGaps(all []happening, now time.Time) {
 	}
 }
 
-// headers returns the headers that a page may show, ordered by name, and how many Options.HideBodies hides.
+// headers returns the headers that a page may show, ordered by name, and how many
+// Options.HideBodies hides.
 func (c *call) headers(all map[string]string) (shown []header, hidden int) {
 	o := &c.console.options
 	for name, value := range all {
@@ -189,9 +192,10 @@ func (c *call) amendMessage() error {
 	return c.redirect(c.frame("").MessagePath(topic, id), n)
 }
 
-// deleteMessage removes a dead message, of which the store then keeps no record. It reads the state of the message first and refuses one that
-// is not dead with ErrNotDead, because somebody may have requeued the message since the page was made. A message that is requeued between
-// the read and the delete is due at another time, so that IfDue keeps it.
+// deleteMessage removes a dead message, of which the store then keeps no record. It reads the state
+// of the message first and refuses one that is not dead with ErrNotDead, because somebody may have
+// requeued the message since the page was made. A message that is requeued between the read and the
+// delete is due at another time, so that IfDue keeps it.
 func (c *call) deleteMessage() error {
 	topic, id := c.path["topic"], c.path["id"]
 	_, err := c.record(audit.Change{Verb: punctual.ChangeDelete.String(), Topic: topic, ID: id}, func(ctx context.Context) (int64, error) {
@@ -232,8 +236,9 @@ func (c *call) sendBody() error {
 	return err
 }
 
-// curl returns the command line that pushes a message with the same body and the headers that may be shown, or "" if Options.API names no
-// HTTP interface. A body that is hidden, long or not plain text on one line is left to a file named body.
+// curl returns the command line that pushes a message with the same body and the headers that may
+// be shown, or "" if Options.API names no HTTP interface. A body that is hidden, long or not plain
+// text on one line is left to a file named body.
 func (c *call) curl(m *punctual.Info) string {
 	base := c.api()
 	if base == "" {
@@ -251,7 +256,8 @@ func (c *call) curl(m *punctual.Info) string {
 	return strings.Join(append(line, option, quoted(body)), " ")
 }
 
-// api returns the base URL of the HTTP interface, or "" if Options.API names none. For the value "/" it is the host of the request.
+// api returns the base URL of the HTTP interface, or "" if Options.API names none. For the value
+// "/" it is the host of the request.
 func (c *call) api() string {
 	switch api := strings.TrimSuffix(c.console.options.API, "/"); {
 	case api != "" || c.console.options.API == "":
@@ -263,8 +269,8 @@ func (c *call) api() string {
 	}
 }
 
-// CurlLine returns a command line that pushes a first message, for the page of an empty store. It is "" if Options.API names no HTTP
-// interface.
+// CurlLine returns a command line that pushes a first message, for the page of an empty store. It
+// is "" if Options.API names no HTTP interface.
 func (f *frame) CurlLine() string {
 	base := f.call.api()
 	if base == "" {

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// The page of a message shows the attributes that are set, each with its label in the language of the reader.
+// The page of a message shows the attributes that are set, each with its label in the language of
+// the reader.
 func TestAttributesOfAMessage(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("a", "plain", time.Hour)
@@ -28,7 +29,8 @@ func TestAttributesOfAMessage(t *testing.T) {
 	}
 }
 
-// meanwhile is a store in which something happens before the next amendment, after the console has read the message.
+// meanwhile is a store in which something happens before the next amendment, after the console has
+// read the message.
 type meanwhile struct {
 	*memstore.Store
 	happens func() // called once; nil for nothing
@@ -66,7 +68,8 @@ func TestDeleteOfARequeuedMessage(t *testing.T) {
 	}
 }
 
-// editFormOf returns the hidden fields and texts that the form of a message's page would send if nobody changed them.
+// editFormOf returns the hidden fields and texts that the form of a message's page would send if
+// nobody changed them.
 func (r *rig) editFormOf(path string) url.Values {
 	r.t.Helper()
 	text := r.page(path)
@@ -85,8 +88,8 @@ func (r *rig) editFormOf(path string) url.Values {
 	return fields
 }
 
-// Of two people who change a message at the same time, the second one is told, and what the first one wrote stays: also in a scheduled
-// message, which keeps its due time.
+// Of two people who change a message at the same time, the second one is told, and what the first
+// one wrote stays: also in a scheduled message, which keeps its due time.
 func TestTwoPeopleEdit(t *testing.T) {
 	for what, first := range map[string]url.Values{"body": {"body": {"of the first"}}, "headers": {"headers": {"tenant: shop-2"}}} {
 		r := newRig(t, nil)

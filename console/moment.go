@@ -8,10 +8,11 @@ import (
 
 // moment is an instant in the forms in which pages show it.
 type moment struct {
-	// ISO is in UTC, for machines. Full and Short are in the reader's time zone. Short leaves out the date if that is the date of
-	// frame.Now.
+	// ISO is in UTC, for machines. Full and Short are in the reader's time zone. Short leaves out
+	// the date if that is the date of frame.Now.
 	ISO, Full, Short string
-	// Relative is the time since or until frame.Now, such as "in 5 min". Past is true if the instant is before that.
+	// Relative is the time since or until frame.Now, such as "in 5 min". Past is true if the
+	// instant is before that.
 	Relative string
 	Past     bool
 }
@@ -37,7 +38,8 @@ func (f *frame) Time(t time.Time) *moment {
 // AsOf returns Now without its date, in the reader's time zone.
 func (f *frame) AsOf() string { return f.Now.In(f.call.look.zone).Format("15:04:05") }
 
-// Span writes a duration in at most two units, such as 2 h 5 min, rounded down. From 1 s on it leaves out milliseconds.
+// Span writes a duration in at most two units, such as 2 h 5 min, rounded down. From 1 s on it
+// leaves out milliseconds.
 func (f *frame) Span(d time.Duration) string {
 	text := f.call.look.language.text
 	units := []struct {
@@ -66,8 +68,9 @@ func (f *frame) Span(d time.Duration) string {
 	return ""
 }
 
-// Lateness writes a duration as Span does, but between 1 s and 10 s in tenths of a second, rounded up. So a lateness of 1.001 s is shown as
-// 1.1 s, and does not look as if the promise of one second had been kept.
+// Lateness writes a duration as Span does, but between 1 s and 10 s in tenths of a second, rounded
+// up. So a lateness of 1.001 s is shown as 1.1 s, and does not look as if the promise of one second
+// had been kept.
 func (f *frame) Lateness(d time.Duration) string {
 	if d <= time.Second || d >= 10*time.Second {
 		return f.Span(d)
@@ -75,7 +78,8 @@ func (f *frame) Lateness(d time.Duration) string {
 	return f.call.look.language.text("unit.s", strconv.FormatFloat(math.Ceil(d.Seconds()*10)/10, 'f', -1, 64))
 }
 
-// Input writes an instant, in whole seconds of the reader's time zone, as the value of a form's field for date and time. The zero time is "".
+// Input writes an instant, in whole seconds of the reader's time zone, as the value of a form's
+// field for date and time. The zero time is "".
 func (f *frame) Input(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -88,8 +92,8 @@ func stamp(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// InZone writes an instant by the clock of the time zone with this name, such as Mon 2026-11-23 09:02:11 CET. It returns "" if this
-// program does not know the zone.
+// InZone writes an instant by the clock of the time zone with this name, such as Mon 2026-11-23
+// 09:02:11 CET. It returns "" if this program does not know the zone.
 func (f *frame) InZone(t time.Time, name string) string {
 	zone, err := time.LoadLocation(name)
 	if err != nil {

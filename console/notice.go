@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// notice is the result of a form, which the next page shows at its top: a key of the catalogue, with the arguments of its text.
+// notice is the result of a form, which the next page shows at its top: a key of the catalogue,
+// with the arguments of its text.
 type notice struct {
 	Key  string   `json:"key"`
 	Args []string `json:"args,omitempty"`
@@ -29,8 +30,8 @@ func (c *call) leaveNotice(n notice) {
 	c.setCookie(cookieNotice, base64.RawURLEncoding.EncodeToString(text), noticeAge)
 }
 
-// Notice returns the text of the notice that the last form has left, or "" if there is none. It deletes the notice's cookie, so that the
-// notice is shown once.
+// Notice returns the text of the notice that the last form has left, or "" if there is none. It
+// deletes the notice's cookie, so that the notice is shown once.
 func (f *frame) Notice() string {
 	kept := f.call.cookie(cookieNotice)
 	if kept == "" {

@@ -19,19 +19,21 @@ import (
 type nowPage struct {
 	*frame
 	Over *overview.Overview
-	// Headline is the end of the key of the sentence at the top: "late", "paused", "fine", "idle", "unknown", "empty" or
-	// "counting". Late is the message that has been ready for longest, nil if none is ready.
+	// Headline is the end of the key of the sentence at the top: "late", "paused", "fine", "idle",
+	// "unknown", "empty" or "counting". Late is the message that has been ready for longest, nil if
+	// none is ready.
 	Headline string
 	Late     *overview.Oldest
-	// First is the picture of the next hour, Further those of longer spans. Pictures that are not counted yet are left out.
+	// First is the picture of the next hour, Further those of longer spans. Pictures that are not
+	// counted yet are left out.
 	First   template.HTML
 	Further []template.HTML
 	// Counting is true if a picture is left out because it is not counted yet.
 	Counting bool
 	Findings []finding
 	Traffic  *traffic
-	// From and To are the bar of a picture that was chosen, zero if none was. Between are the topics with messages due in it, the one
-	// with the most messages first.
+	// From and To are the bar of a picture that was chosen, zero if none was. Between are the
+	// topics with messages due in it, the one with the most messages first.
 	From, To time.Time
 	Between  []dueIn
 	// More is how many topics with scheduled messages are left out of Between.
@@ -40,7 +42,8 @@ type nowPage struct {
 	Hour int64
 }
 
-// finding is something that somebody should see to. Sentence says it, and Path leads to a page that shows more.
+// finding is something that somebody should see to. Sentence says it, and Path leads to a page that
+// shows more.
 type finding struct {
 	overview.Finding
 	Severity string
@@ -96,7 +99,8 @@ func (c *call) showNow() error {
 	return c.show("now", p)
 }
 
-// dueIn is how many messages of a topic are due between two times. With Capped there are more than Count.
+// dueIn is how many messages of a topic are due between two times. With Capped there are more than
+// Count.
 type dueIn struct {
 	Topic, Path string
 	Count       int64
@@ -104,13 +108,15 @@ type dueIn struct {
 }
 
 const (
-	// betweenTopics bounds the topics whose messages countBetween lists for one bar, betweenMost the messages that it lists of each.
+	// betweenTopics bounds the topics whose messages countBetween lists for one bar, betweenMost
+	// the messages that it lists of each.
 	betweenTopics, betweenMost = 50, 100
 )
 
-// countBetween counts the messages of each topic that are due from p.From to p.To. For topics that the picture counted one by one it takes
-// the numbers of the picture, if both times are edges of its steps. Of other topics it lists the first betweenMost messages, because a
-// forecast of the store would count everything from now on, which takes long if From is far away.
+// countBetween counts the messages of each topic that are due from p.From to p.To. For topics that
+// the picture counted one by one it takes the numbers of the picture, if both times are edges of
+// its steps. Of other topics it lists the first betweenMost messages, because a forecast of the
+// store would count everything from now on, which takes long if From is far away.
 func (c *call) countBetween(p *nowPage, picture *overview.Picture, topics []punctual.TopicStats) (err error) {
 	known := make(map[string]bool)
 	for _, a := range picture.Topics {
@@ -147,7 +153,8 @@ func (c *call) countBetween(p *nowPage, picture *overview.Picture, topics []punc
 	return nil
 }
 
-// countIn returns how many messages are due between two times according to a count ahead. ok is false unless both times are edges of its steps.
+// countIn returns how many messages are due between two times according to a count ahead. ok is
+// false unless both times are edges of its steps.
 func countIn(a *overview.Ahead, from, to time.Time) (n int64, ok bool) {
 	at := func(t time.Time) int { return slices.IndexFunc(a.Edges, t.Equal) }
 	first, end := at(from), at(to)
@@ -180,8 +187,8 @@ func headline(o *overview.Overview) string {
 // hues is how many topics of a picture have a colour of their own; the other topics share one.
 const hues = 5
 
-// pictureChart draws what falls due in a span, by topic: the first topics of the picture one by one, at most as many as hues says, and the
-// sum of all others.
+// pictureChart draws what falls due in a span, by topic: the first topics of the picture one by
+// one, at most as many as hues says, and the sum of all others.
 func (c *call) pictureChart(f *frame, p *overview.Picture, s span) *chart {
 	k := c.columnsOf(f, p.All, s)
 	rest := series{name: c.look.language.text("chart.others"), counts: append([]int64(nil), p.All.Counts...), overdue: p.All.Overdue, beyond: p.All.Beyond}
@@ -213,8 +220,9 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
-// finding returns a finding as a sentence, with the path of the page that shows more. The sentence is in the language of the page, except
-// for what the store's storekit.Examiner has found, which is in English.
+// finding returns a finding as a sentence, with the path of the page that shows more. The sentence
+// is in the language of the page, except for what the store's storekit.Examiner has found, which is
+// in English.
 func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) finding {
 	out := finding{Finding: o, Severity: o.Severity.String()}
 	text := c.look.language.text
@@ -262,7 +270,8 @@ func (c *call) finding(f *frame, over *overview.Overview, o overview.Finding) fi
 	return out
 }
 
-// burstPath returns the path of the finest picture that has the burst, with the topics of the bar that the burst is in.
+// burstPath returns the path of the finest picture that has the burst, with the topics of the bar
+// that the burst is in.
 func (f *frame) burstPath(over *overview.Overview, o overview.Finding) string {
 	for i, picture := range []overview.Picture{over.Minutes, over.Hours, over.Days} {
 		if picture.All == nil {
@@ -278,7 +287,8 @@ func (f *frame) burstPath(over *overview.Overview, o overview.Finding) string {
 	return f.dueBetween(o.From, o.To, spans()[0])
 }
 
-// dueBetween returns the path of the page Now with the topics whose messages are due in a span, from the picture of s.
+// dueBetween returns the path of the page Now with the topics whose messages are due in a span,
+// from the picture of s.
 func (f *frame) dueBetween(from, to time.Time, s span) string {
 	return f.Path("/") + "?" + url.Values{"span": {s.name}, "from": {exact(from)}, "to": {exact(to)}}.Encode()
 }

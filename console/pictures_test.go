@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// In the pictures of the page Now each step has the same number as in the table, also in a zone of half hours and on a
-// logarithmic scale.
+// In the pictures of the page Now each step has the same number as in the table, also in a zone of
+// half hours and on a logarithmic scale.
 func TestPictureEqualsItsTable(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 40 {
@@ -92,7 +92,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// The days of the page Now are those of the time zone in which the page shows times, in UTC and east and west of it.
+// The days of the page Now are those of the time zone in which the page shows times, in UTC and
+// east and west of it.
 func TestDaysOfTheLook(t *testing.T) {
 	r := newRig(t, nil) // noon of 2026-11-22 UTC
 	r.push("t", "a", 8*time.Hour)
@@ -111,8 +112,9 @@ func TestDaysOfTheLook(t *testing.T) {
 	}
 }
 
-// On the day on which clocks go forward, the page Week marks an hour as lacking. On the day on which they go back, one cell has the messages
-// of two hours. In a zone of half hours, messages are counted in the hours of that zone.
+// On the day on which clocks go forward, the page Week marks an hour as lacking. On the day on
+// which they go back, one cell has the messages of two hours. In a zone of half hours, messages are
+// counted in the hours of that zone.
 func TestWeekWithChangedClocks(t *testing.T) {
 	for _, c := range []struct {
 		now    time.Time
@@ -190,8 +192,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Fields for date and time are as wide as a browser needs to show them, so that two of them in a form never overlap: the columns of
-// their form wrap instead of shrinking them.
+// Fields for date and time are as wide as a browser needs to show them, so that two of them in a
+// form never overlap: the columns of their form wrap instead of shrinking them.
 func TestDateFieldsWrap(t *testing.T) {
 	style := styleOf(t)
 	if rule := regexp.MustCompile(`(?m)^ *\.card \.pair \{.*\}$`).FindAllString(style, -1); len(rule) != 1 || !strings.Contains(rule[0], "repeat(auto-fit, minmax(min(100%, 16.5rem), 1fr))") {
@@ -202,8 +204,9 @@ func TestDateFieldsWrap(t *testing.T) {
 	}
 }
 
-// A table that scrolls to the side has a shadow at its right edge, which a layer that scrolls with the table covers at its end. The cells
-// of the head have no ground of their own, because it would hide the shadow.
+// A table that scrolls to the side has a shadow at its right edge, which a layer that scrolls with
+// the table covers at its end. The cells of the head have no ground of their own, because it would
+// hide the shadow.
 func TestWideTablesShowThatTheyScroll(t *testing.T) {
 	style := styleOf(t)
 	if !regexp.MustCompile(`(?m)^\.wide \{ background: linear-gradient\(to left, var\(--sheet\) .*\) right / \d+px 100% no-repeat local, linear-gradient\(.*\) right / \d+px 100% no-repeat scroll, var\(--sheet\); \}$`).MatchString(style) {
@@ -214,7 +217,8 @@ func TestWideTablesShowThatTheyScroll(t *testing.T) {
 	}
 }
 
-// The text in each cell of the page Week has a contrast of at least 4.5 to its ground, in both themes.
+// The text in each cell of the page Week has a contrast of at least 4.5 to its ground, in both
+// themes.
 func TestContrastOfWeek(t *testing.T) {
 	style := styleOf(t)
 	cell := regexp.MustCompile(`(?m)^\.l(\d) \{ background-color: var\(--(\w+)\);(?: color: var\(--([\w-]+)\);)? \}$`).FindAllStringSubmatch(style, -1)
@@ -254,7 +258,8 @@ func TestContrastOfWeek(t *testing.T) {
 	}
 }
 
-// counted is a store that counts the calls of some of its methods, and fails these calls while broken is set.
+// counted is a store that counts the calls of some of its methods, and fails these calls while
+// broken is set.
 type counted struct {
 	punctual.Store
 	punctual.Inspector
@@ -343,14 +348,15 @@ func TestPagesCostFewCalls(t *testing.T) {
 	for range 100 {
 		r.page("/fragment")
 	}
-	// An overview costs two calls and all pictures 20. Their answers are used for at least a second.
+	// An overview costs two calls and all pictures 20. Their answers are used for at least a
+	// second.
 	if n := s.calls.Load() - before; n > 22*(2+int64(time.Since(began)/time.Second)) {
 		t.Errorf("a hundred looks at once cost %d calls of the store", n)
 	}
 }
 
-// When the store fails, the first page shows its old values and says why there is nothing newer; another page says what failed. When the store
-// answers again, the first page is no longer old.
+// When the store fails, the first page shows its old values and says why there is nothing newer;
+// another page says what failed. When the store answers again, the first page is no longer old.
 func TestStoreThatFails(t *testing.T) {
 	r, s := newCounted(t)
 	r.push("t", "m", time.Hour)
@@ -379,7 +385,8 @@ func TestStoreThatFails(t *testing.T) {
 	}
 }
 
-// A store without an Inspector has few pages. The others, and the first page, say that the store cannot be inspected.
+// A store without an Inspector has few pages. The others, and the first page, say that the store
+// cannot be inspected.
 func TestStoreThatCannotBeInspected(t *testing.T) {
 	below := newRig(t, nil)
 	r := rigOver(t, struct{ punctual.Store }{below.store}, below.store, below.clock, nil)

@@ -20,7 +20,8 @@ func (c *call) number(name string) int {
 	return n
 }
 
-// withQuery returns the page's own path and query with one field changed. An empty value removes the field.
+// withQuery returns the page's own path and query with one field changed. An empty value removes
+// the field.
 func (c *call) withQuery(name, value string) string {
 	q := c.r.URL.Query()
 	if q.Set(name, value); value == "" {
@@ -33,8 +34,8 @@ func (c *call) withQuery(name, value string) string {
 	return path + "?" + q.Encode()
 }
 
-// pagePath returns the path of the page that is shown. For a fragment that is the page which has the fragment, and for a POST the page which
-// has the form (route.page).
+// pagePath returns the path of the page that is shown. For a fragment that is the page which has
+// the fragment, and for a POST the page which has the form (route.page).
 func (c *call) pagePath() string {
 	path := strings.TrimPrefix(c.r.URL.EscapedPath(), c.console.options.Prefix)
 	if c.fragment {
@@ -49,12 +50,13 @@ func (c *call) pagePath() string {
 	return c.console.options.Prefix + path
 }
 
-// wallClock is the format in which a browser's field for date and time sends its value: a time to the second, without a zone.
+// wallClock is the format in which a browser's field for date and time sends its value: a time to
+// the second, without a zone.
 const wallClock = "2006-01-02T15:04:05"
 
-// instant returns the value of a field that is a time: in RFC 3339, or in the time zone of the page as a browser's field sends it or as people
-// write it, such as 2026-11-20 10:00 or 2026-11-20. An empty field is the zero time. A time that clocks skip when they go forward is an
-// ErrInvalid.
+// instant returns the value of a field that is a time: in RFC 3339, or in the time zone of the page
+// as a browser's field sends it or as people write it, such as 2026-11-20 10:00 or 2026-11-20. An
+// empty field is the zero time. A time that clocks skip when they go forward is an ErrInvalid.
 func (c *call) instant(name string) (time.Time, error) {
 	text := c.get(name)
 	if text == "" {
@@ -86,7 +88,8 @@ func (c *call) window() (from, to time.Time, err error) {
 
 var errNoTime = fmt.Errorf("neither a time nor a delay is given: use one, such as 30m: %w", punctual.ErrInvalid)
 
-// when reads the fields "in" and "at" of a form, the delay and the due time of a message. At most one of them may be given.
+// when reads the fields "in" and "at" of a form, the delay and the due time of a message. At most
+// one of them may be given.
 func (c *call) when() (due time.Time, delay time.Duration, err error) {
 	if due, err = c.instant("at"); err != nil {
 		return due, 0, inField("at", err)

@@ -16,12 +16,15 @@ import (
 
 // relations are what a message came from and what it led to.
 type relations struct {
-	// Follows is the message whose settlement has stored this one, Schedule the schedule whose occurrence this message is. Each is nil if
-	// there is none, or if the header that names it is hidden.
+	// Follows is the message whose settlement has stored this one, Schedule the schedule whose
+	// occurrence this message is. Each is nil if there is none, or if the header that names it is
+	// hidden.
 	Follows, Schedule *relative
-	// AskPath is the path on which the page searches for the messages that this one led to, "" once it has searched.
+	// AskPath is the path on which the page searches for the messages that this one led to, "" once
+	// it has searched.
 	AskPath string
-	// Followed are those messages, found among Looked messages that were read in Topics topics. Cut is true if there may be more.
+	// Followed are those messages, found among Looked messages that were read in Topics topics. Cut
+	// is true if there may be more.
 	Followed       []messageRow
 	Looked, Topics int
 	Cut            bool
@@ -31,13 +34,14 @@ type relations struct {
 type relative struct{ Topic, ID, Path string }
 
 const (
-	// followTopics is how many topics a search for the follow-ups of a message reads at most, followPage how many messages it reads at
-	// most of each state of a topic.
+	// followTopics is how many topics a search for the follow-ups of a message reads at most,
+	// followPage how many messages it reads at most of each state of a topic.
 	followTopics, followPage = 200, 500
 )
 
-// relationsOf returns what a message came from, by its headers. With the field "followed" in the query it also searches for the messages
-// that it led to, among those whose time in the list of their state is not before since.
+// relationsOf returns what a message came from, by its headers. With the field "followed" in the
+// query it also searches for the messages that it led to, among those whose time in the list of
+// their state is not before since.
 func (c *call) relationsOf(f *frame, topic, id string, headers map[string]string, since time.Time) (*relations, error) {
 	r := &relations{AskPath: c.withQuery("followed", "1")}
 	shown := func(name string) string {
@@ -66,8 +70,9 @@ func (c *call) relationsOf(f *frame, topic, id string, headers map[string]string
 	return r, c.lookForFollowers(f, r, topic, id, since)
 }
 
-// lookForFollowers finds the messages whose header storekit.AfterHeader names the message. No store searches for a header, so
-// lookForFollowers reads a bounded number of messages of each topic, and stops when scanFor is over.
+// lookForFollowers finds the messages whose header storekit.AfterHeader names the message. No store
+// searches for a header, so lookForFollowers reads a bounded number of messages of each topic, and
+// stops when scanFor is over.
 func (c *call) lookForFollowers(f *frame, r *relations, topic, id string, since time.Time) error {
 	all, err := c.counted()
 	if err != nil {

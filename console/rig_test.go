@@ -67,14 +67,16 @@ type answer struct {
 	text string
 }
 
-// do sends a request with the cookie of the browser testBrowser, from this machine unless the request has another address.
+// do sends a request with the cookie of the browser testBrowser, from this machine unless the
+// request has another address.
 func (r *rig) do(req *http.Request) answer {
 	r.t.Helper()
 	req.AddCookie(&http.Cookie{Name: cookieBrowser, Value: testBrowser})
 	return r.serve(req)
 }
 
-// serve sends a request with the cookies that it has. The default address and host of package httptest are replaced by those of this machine.
+// serve sends a request with the cookies that it has. The default address and host of package
+// httptest are replaced by those of this machine.
 func (r *rig) serve(req *http.Request) answer {
 	r.t.Helper()
 	if req.RemoteAddr == "" || strings.HasPrefix(req.RemoteAddr, "192.0.2.") {
@@ -109,7 +111,8 @@ func (r *rig) page(path string) string {
 // testBrowser is the name of the browser that sends forms.
 const testBrowser = "abrowser"
 
-// post sends a form as a browser without script does, with the form token of testBrowser unless the form has one.
+// post sends a form as a browser without script does, with the form token of testBrowser unless the
+// form has one.
 func (r *rig) post(path string, form url.Values) answer {
 	r.t.Helper()
 	form = maps.Clone(form)
@@ -146,7 +149,8 @@ func (r *rig) configure(topic string, change func(*punctual.Settings)) {
 	}
 }
 
-// countedBulk counts a bulk change of a topic that selects by nothing else, and returns the job of the count, which can be carried out.
+// countedBulk counts a bulk change of a topic that selects by nothing else, and returns the job of
+// the count, which can be carried out.
 func (r *rig) countedBulk(topic string, do bulk.Change) *bulkJob {
 	r.t.Helper()
 	job, err := r.console.bulks.start(bulkChange{Job: bulk.Job{Do: do, Select: bulk.Selection{Topic: topic}, DryRun: true}}, nil, (&call{}).recordBulk(&bulkChange{Job: bulk.Job{DryRun: true}}))
@@ -165,8 +169,9 @@ func (r *rig) schedule(s schedule.Schedule) {
 	}
 }
 
-// kill pushes messages with these IDs, claims and discards them, so that they are dead with this error. It claims as many messages as there
-// are IDs, so no other message of the topic should be due.
+// kill pushes messages with these IDs, claims and discards them, so that they are dead with this
+// error. It claims as many messages as there are IDs, so no other message of the topic should be
+// due.
 func (r *rig) kill(topic, reason string, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -195,7 +200,8 @@ func (r *rig) message(topic, id string) punctual.Info {
 	return m
 }
 
-// fill gives the store messages in several states, a name with odd characters, a topic with groups, one with events, and a schedule.
+// fill gives the store messages in several states, a name with odd characters, a topic with groups,
+// one with events, and a schedule.
 func (r *rig) fill() {
 	r.t.Helper()
 	for i := range 120 {

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Every route gives every holder of rights the answer that testdata/rights.txt says. A difference is a change of rights. The lines of a new
-// route have to be added to the file with -update.
+// Every route gives every holder of rights the answer that testdata/rights.txt says. A difference
+// is a change of rights. The lines of a new route have to be added to the file with -update.
 func TestRights(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	r := newRig(t, &Options{LoginByToken: true, Authenticate: tokens.Authenticate})
@@ -69,7 +69,8 @@ func TestRights(t *testing.T) {
 	table.Compare(t, "testdata/rights.txt", *update)
 }
 
-// refill empties the store, and gives each of the three topics a message that is due later, a dead one and a schedule.
+// refill empties the store, and gives each of the three topics a message that is due later, a dead
+// one and a schedule.
 func (r *rig) refill() {
 	r.t.Helper()
 	r.empty()
@@ -80,8 +81,9 @@ func (r *rig) refill() {
 	}
 }
 
-// ask sends a request with the token of a holder and returns the answer in words: its status, to which topics the page links, whether the store
-// was changed, and whether that was recorded in the audit log. If something was changed or recorded, it refills the store.
+// ask sends a request with the token of a holder and returns the answer in words: its status, to
+// which topics the page links, whether the store was changed, and whether that was recorded in the
+// audit log. If something was changed or recorded, it refills the store.
 func (r *rig) ask(method, target string, form url.Values, h rights.Holder) string {
 	r.t.Helper()
 	before, entries := r.content(), len(r.entries())
@@ -121,13 +123,15 @@ func (r *rig) ask(method, target string, form url.Values, h rights.Holder) strin
 	return strings.Join(words, " ")
 }
 
-// waits reports whether a page may be shown before the store has counted what it shows, so that its links depend on how quick the count is.
-// Such a page is refused as a whole to those who may not inspect its topic, or all topics, so the table need not have its links.
+// waits reports whether a page may be shown before the store has counted what it shows, so that its
+// links depend on how quick the count is. Such a page is refused as a whole to those who may not
+// inspect its topic, or all topics, so the table need not have its links.
 func waits(target string) bool {
 	return target == "/" || strings.HasPrefix(target, "/week")
 }
 
-// content returns the topics and messages in the store as a text, without the topic of the audit log.
+// content returns the topics and messages in the store as a text, without the topic of the audit
+// log.
 func (r *rig) content() string {
 	r.t.Helper()
 	topics, err := r.store.Topics(r.t.Context())

@@ -11,22 +11,25 @@ type route struct {
 	method string
 	// path has parameters in braces: /topics/{topic}.
 	path string
-	// action is the right that the route needs on the topic in its path, or on all topics if the path has none. With perTopic the topics
-	// do not stand in the path, and the handler checks the right on each topic that it shows or changes.
+	// action is the right that the route needs on the topic in its path, or on all topics if the
+	// path has none. With perTopic the topics do not stand in the path, and the handler checks the
+	// right on each topic that it shows or changes.
 	action   access.Action
 	perTopic bool
-	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and
-	// without an action is refused to everybody.
+	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else.
+	// A route with neither of them and without an action is refused to everybody.
 	anyPrincipal, public bool
 	// anyStore opens a route also when the store is no Inspector.
 	anyStore bool
-	// live marks a page that has a part which is renewed. The script asks for that part at /fragment followed by the page's path.
+	// live marks a page that has a part which is renewed. The script asks for that part at
+	// /fragment followed by the page's path.
 	live bool
-	// form shows the page of a POST's form again, with the problem above it, when the handler has returned an error. With nil the error
-	// page is shown.
+	// form shows the page of a POST's form again, with the problem above it, when the handler has
+	// returned an error. With nil the error page is shown.
 	form func(c *call) error
-	// page is the last segment of the path of the page that has a POST's form; it takes the place of the last segment of path. With "" the
-	// page's path is path without its last segment: the form that is posted to /topics/a/push stands on the page /topics/a.
+	// page is the last segment of the path of the page that has a POST's form; it takes the place
+	// of the last segment of path. With "" the page's path is path without its last segment: the
+	// form that is posted to /topics/a/push stands on the page /topics/a.
 	page   string
 	handle func(c *call) error
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Each route has an action, or is open to any principal or to everybody, because a route without any of these is refused to everybody. That is
-// tried with such a route.
+// Each route has an action, or is open to any principal or to everybody, because a route without
+// any of these is refused to everybody. That is tried with such a route.
 func TestEveryRouteHasAnAction(t *testing.T) {
 	for _, rt := range routes() {
 		if rt.action == 0 && !rt.anyPrincipal && !rt.public {
@@ -71,8 +71,9 @@ var (
 	link   = regexp.MustCompile(`(?:href|src|action|data-from)="([^"]*)"`)
 )
 
-// The links of all pages that can be reached lead to pages under the prefix. Of links that differ only in numbers the first is followed. One
-// of the links leads to a message whose topic and ID have odd characters.
+// The links of all pages that can be reached lead to pages under the prefix. Of links that differ
+// only in numbers the first is followed. One of the links leads to a message whose topic and ID
+// have odd characters.
 func TestLinksUnderAPrefix(t *testing.T) {
 	r := newRig(t, &Options{Prefix: "/queues", API: "/"})
 	r.fill()
@@ -127,7 +128,8 @@ func TestPrefixThatIsNone(t *testing.T) {
 	}
 }
 
-// posts returns the fields of forms by the paths to which the forms are posted: one for each POST route that needs an action.
+// posts returns the fields of forms by the paths to which the forms are posted: one for each POST
+// route that needs an action.
 func posts() map[string]url.Values {
 	return map[string]url.Values{
 		"/push":                                        {"topic": {"x"}, "in": {"0s"}, "body": {"b"}},
@@ -171,7 +173,8 @@ func (r *rig) state() string {
 	return fmt.Sprint(all)
 }
 
-// routeOf returns the route for a method and a path; nil, with an error of the test, if there is none.
+// routeOf returns the route for a method and a path; nil, with an error of the test, if there is
+// none.
 func (r *rig) routeOf(method, path string) *route {
 	r.t.Helper()
 	segments, err := wire.SplitPath(path)
@@ -186,7 +189,8 @@ func (r *rig) routeOf(method, path string) *route {
 	return rt
 }
 
-// Each form that changes something is refused to a reader, to a page of another site and to somebody on another machine.
+// Each form that changes something is refused to a reader, to a page of another site and to
+// somebody on another machine.
 func TestFormsAreRefused(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(readAll)})
 	r.fill()
@@ -244,8 +248,8 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 }
 
-// When a form is refused, the page that shows it again leads back to that page: the look form names the path of a page that is made by the
-// same function.
+// When a form is refused, the page that shows it again leads back to that page: the look form names
+// the path of a page that is made by the same function.
 func TestFormsLeadBackToTheirPages(t *testing.T) {
 	r := newRig(t, &Options{Prefix: "/q"})
 	r.push("a/b", "m", time.Hour)
@@ -270,7 +274,8 @@ func TestFormsLeadBackToTheirPages(t *testing.T) {
 	}
 }
 
-// A reader who may inspect only some topics is refused the pages of others, and no page shows topics or bodies that he may not see.
+// A reader who may inspect only some topics is refused the pages of others, and no page shows
+// topics or bodies that he may not see.
 func TestTopicsAreKeptApart(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Grant{Actions: access.All, Topics: "order.*"})})
 	r.fill()

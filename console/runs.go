@@ -12,7 +12,8 @@ import (
 // comingRuns are the times at which schedules come, for a picture of what falls due.
 type comingRuns struct {
 	all []run
-	// until is the time up to which the times of all schedules in the picture are known, zero if that is the end of the picture.
+	// until is the time up to which the times of all schedules in the picture are known, zero if
+	// that is the end of the picture.
 	until time.Time
 	// left is true if the topic has more schedules than were read.
 	left bool
@@ -25,8 +26,8 @@ type run struct {
 }
 
 const (
-	// runSchedules is how many schedules of a topic are read for a picture, in the order of schedule.List. runTimes is how many times of
-	// each schedule are read.
+	// runSchedules is how many schedules of a topic are read for a picture, in the order of
+	// schedule.List. runTimes is how many times of each schedule are read.
 	runSchedules, runTimes = 20, 1000
 	// runNames is how many schedules the text of a mark names at most.
 	runNames = 4
@@ -62,8 +63,8 @@ func (c *call) comingRuns(topic string, end time.Time) (r comingRuns, err error)
 // runMark is a mark above a column of a chart: the schedules that come in it.
 type runMark struct{ X, Text string }
 
-// addRuns adds the marks of runs to a chart whose columns have these edges, and sets the number of runs in each row of its table. middle
-// returns the x of the middle of a column.
+// addRuns adds the marks of runs to a chart whose columns have these edges, and sets the number of
+// runs in each row of its table. middle returns the x of the middle of a column.
 func (c *chart) addRuns(r comingRuns, edges []time.Time, middle func(i int) string, text func(key string, args ...any) string) {
 	c.RunsUntil, c.RunsLeft = r.until, r.left
 	names := make([][]string, len(c.Rows))

@@ -13,18 +13,21 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// schedulePage shows one schedule: its definition, when it comes next, and what became of its last times.
+// schedulePage shows one schedule: its definition, when it comes next, and what became of its last
+// times.
 type schedulePage struct {
 	*frame
 	Row scheduleRow
-	// Fields are those of scheduleFields, under the names of the fields of the form that changes the schedule.
+	// Fields are those of scheduleFields, under the names of the fields of the form that changes
+	// the schedule.
 	Fields facts
 	Body   *bodyView
-	// Headers are those headers of the schedule's definition that may be shown, Hidden is how many may not. Those that Punctual adds
-	// to each occurrence are in neither.
+	// Headers are those headers of the schedule's definition that may be shown, Hidden is how many
+	// may not. Those that Punctual adds to each occurrence are in neither.
 	Headers []header
 	Hidden  int
-	// Messages are the paths of the messages of Row.Last, in the same order, "" where there was no message.
+	// Messages are the paths of the messages of Row.Last, in the same order, "" where there was no
+	// message.
 	Messages []string
 	// Fill is the answer to a dry run of a backfill, nil without one.
 	Fill *backfill
@@ -78,8 +81,8 @@ func (c *call) schedulePage() (*schedulePage, error) {
 	return p, nil
 }
 
-// scheduleFacts returns the fields that are set in a schedule, except for its expression, zone, body and headers. DropExpired stands with
-// the expiry.
+// scheduleFacts returns the fields that are set in a schedule, except for its expression, zone,
+// body and headers. DropExpired stands with the expiry.
 func (c *call) scheduleFacts(s *schedule.Schedule) (f facts) {
 	text := c.scheduleTexts(s)
 	f.add("overlap", c.look.language.text("overlap."+text["overlap"]))
@@ -103,7 +106,8 @@ func (f *frame) Status(s schedule.OccurrenceStatus) string {
 	return f.call.look.language.text("occurrence." + string(s))
 }
 
-// recordSchedule makes a change of the schedule that the path names, by calling do, and enters the change into the audit log.
+// recordSchedule makes a change of the schedule that the path names, by calling do, and enters the
+// change into the audit log.
 func (c *call) recordSchedule(verb, detail string, do func(ctx context.Context, q *punctual.Queue, topic, name string) error) error {
 	topic, name := c.path["topic"], c.path["name"]
 	_, err := c.record(audit.Change{Verb: verb + " schedule", Topic: topic, ID: name, Detail: detail}, func(ctx context.Context) (int64, error) {
@@ -112,7 +116,8 @@ func (c *call) recordSchedule(verb, detail string, do func(ctx context.Context, 
 	return err
 }
 
-// changedSchedule is recordSchedule, and then leads back to the page of the schedule with the notice for the verb.
+// changedSchedule is recordSchedule, and then leads back to the page of the schedule with the
+// notice for the verb.
 func (c *call) changedSchedule(verb, detail string, do func(ctx context.Context, q *punctual.Queue, topic, name string) error) error {
 	if err := c.recordSchedule(verb, detail, do); err != nil {
 		return err
@@ -167,8 +172,8 @@ func (c *call) skipSchedule() error {
 	return c.redirect(c.frame("").SchedulePath(c.path["topic"], c.path["name"]), note)
 }
 
-// backfillSchedule stores the occurrences between two times of the past. With the value "dry" in the field "do" it only shows which
-// occurrences these would be.
+// backfillSchedule stores the occurrences between two times of the past. With the value "dry" in
+// the field "do" it only shows which occurrences these would be.
 func (c *call) backfillSchedule() error {
 	from, to, err := c.window()
 	if err != nil {

@@ -23,19 +23,21 @@ import (
 // scheduleFormPage has the form of a new schedule, or of one that is changed.
 type scheduleFormPage struct {
 	*frame
-	// New is true for a schedule that is not stored yet. Topic and Name are then fields that people fill in, otherwise those of the path.
+	// New is true for a schedule that is not stored yet. Topic and Name are then fields that people
+	// fill in, otherwise those of the path.
 	New         bool
 	Topic, Name string
-	// Fields are the values of the form's fields by their names. Was are the values that the fields had when the page was made for
-	// the first time.
+	// Fields are the values of the form's fields by their names. Was are the values that the fields
+	// had when the page was made for the first time.
 	Fields, Was map[string]string
-	// BodyHidden is true if the form leaves body and headers as they are, because they are hidden or the body is no text.
+	// BodyHidden is true if the form leaves body and headers as they are, because they are hidden
+	// or the body is no text.
 	BodyHidden bool
 	Overlaps   []choice
 	Missed     []choice
 	Topics     []string
-	// Preview says when the schedule comes, Wrong what is wrong with the fields. At most one of them is set; without an expression and
-	// with sound fields neither is.
+	// Preview says when the schedule comes, Wrong what is wrong with the fields. At most one of
+	// them is set; without an expression and with sound fields neither is.
 	Preview *schedule.Times
 	Wrong   string
 	// Able is false if the store can have no schedules.
@@ -45,13 +47,15 @@ type scheduleFormPage struct {
 // previewTimes is how many times ahead a preview shows.
 const previewTimes = 10
 
-// scheduleField is a field of the form of a schedule: its text, and how a text that was typed is read into the schedule.
+// scheduleField is a field of the form of a schedule: its text, and how a text that was typed is
+// read into the schedule.
 type scheduleField struct {
 	name, text string
 	set        func(text string) error
 }
 
-// scheduleFields returns the fields that the form has for a schedule, except its body. Instants are in the reader's time zone.
+// scheduleFields returns the fields that the form has for a schedule, except its body. Instants are
+// in the reader's time zone.
 func (c *call) scheduleFields(s *schedule.Schedule) []scheduleField {
 	text := func(name string, v *string) scheduleField {
 		return scheduleField{name, *v, func(typed string) error { *v = typed; return nil }}
@@ -98,8 +102,9 @@ func (c *call) field(name string) string {
 	return strings.ReplaceAll(c.form.Get(name), "\r\n", "\n")
 }
 
-// changeSchedule changes those fields of a schedule that differ in the form from what the page showed, so that a field which
-// somebody has changed elsewhere since then is not set back. An error names the field.
+// changeSchedule changes those fields of a schedule that differ in the form from what the page
+// showed, so that a field which somebody has changed elsewhere since then is not set back. An error
+// names the field.
 func (c *call) changeSchedule(s *schedule.Schedule) (err error) {
 	for _, f := range c.scheduleFields(s) {
 		text := strings.TrimSpace(c.field(f.name))
@@ -179,8 +184,9 @@ func (c *call) storedSchedule() (schedule.Schedule, error) {
 	return s.Schedule, nil
 }
 
-// showScheduleForm shows the form of a new schedule. If the fields of the form were sent, in the query or in a form that was refused or
-// asks for a preview, and have an expression, the page also says when the schedule comes.
+// showScheduleForm shows the form of a new schedule. If the fields of the form were sent, in the
+// query or in a form that was refused or asks for a preview, and have an expression, the page also
+// says when the schedule comes.
 func (c *call) showScheduleForm() error {
 	p := &scheduleFormPage{frame: c.frame("schedule-form"), New: true, Topic: c.get("topic"), Name: c.get("name")}
 	p.Was = c.scheduleTexts(&schedule.Schedule{Zone: "UTC"})
@@ -243,8 +249,8 @@ func (c *call) showFormOf(p *scheduleFormPage, s schedule.Schedule) error {
 	return c.show("schedule-form", p)
 }
 
-// preview sets p.Preview, or p.Wrong if the definition of the schedule would be refused. It also previews a schedule that has no topic or no
-// name yet.
+// preview sets p.Preview, or p.Wrong if the definition of the schedule would be refused. It also
+// previews a schedule that has no topic or no name yet.
 func (c *call) preview(p *scheduleFormPage, s schedule.Schedule) {
 	if s.Topic == "" || s.Name == "" {
 		s.Topic, s.Name = "", ""
@@ -257,7 +263,8 @@ func (c *call) preview(p *scheduleFormPage, s schedule.Schedule) {
 	p.Preview = &times
 }
 
-// newSchedule stores the schedule of the form, unless the topic has one with this name. A form that asks for a preview is shown again with it.
+// newSchedule stores the schedule of the form, unless the topic has one with this name. A form that
+// asks for a preview is shown again with it.
 func (c *call) newSchedule() error {
 	if c.get("do") == "preview" {
 		return c.showScheduleForm()
@@ -282,7 +289,8 @@ func (c *call) newSchedule() error {
 	return c.putSchedule(s)
 }
 
-// editSchedule changes a schedule as its form says. A form that asks for a preview is shown again with it.
+// editSchedule changes a schedule as its form says. A form that asks for a preview is shown again
+// with it.
 func (c *call) editSchedule() error {
 	if c.get("do") == "preview" {
 		return c.showScheduleEdit()
@@ -297,7 +305,8 @@ func (c *call) editSchedule() error {
 	return c.putSchedule(s)
 }
 
-// putSchedule stores a schedule and leads to its page, or to the form of a new schedule if the reader may not inspect the topic.
+// putSchedule stores a schedule and leads to its page, or to the form of a new schedule if the
+// reader may not inspect the topic.
 func (c *call) putSchedule(s schedule.Schedule) error {
 	var status punctual.PushStatus
 	detail := fmt.Sprintf("%s (%s)", s.Spec, s.Zone)

@@ -17,17 +17,19 @@ import (
 
 // scheduleList is one page of a list of schedules, of one topic or of several.
 type scheduleList struct {
-	// Able is false if there can be no schedules: the store has no follow-ups or cannot be inspected, or the topic is a companion.
+	// Able is false if there can be no schedules: the store has no follow-ups or cannot be
+	// inspected, or the topic is a companion.
 	Able bool
 	Rows []scheduleRow
 	// Filter is a text that the names of the schedules in the list contain.
 	Filter string
 	// Next and Previous are the paths of the pages after and before this one, or "".
 	Next, Previous string
-	// Sorted is true if the rows are in order of their next times. A list of several topics that has more than one page is in that order
-	// within each topic only.
+	// Sorted is true if the rows are in order of their next times. A list of several topics that
+	// has more than one page is in that order within each topic only.
 	Sorted bool
-	// Cut is true if the reading of schedules was ended after schedulesTime, so that some may be missing.
+	// Cut is true if the reading of schedules was ended after schedulesTime, so that some may be
+	// missing.
 	Cut bool
 }
 
@@ -39,7 +41,8 @@ type scheduleRow struct {
 	State string
 	// Coming is when an active schedule comes next, otherwise zero.
 	Coming time.Time
-	// Recent is the last time of the schedule, nil if none has come. Message is the path of its message, "" if there was no message.
+	// Recent is the last time of the schedule, nil if none has come. Message is the path of its
+	// message, "" if there was no message.
 	Recent  *schedule.Occurrence
 	Message string
 	// Day are the times within the next 24 hours, none for a schedule that is paused or has ended.
@@ -48,7 +51,8 @@ type scheduleRow struct {
 
 // marks are instants as marks on a line, in a field of marksWidth by sparkHeight, and their number.
 type marks struct {
-	// Path is the SVG path of the marks, Count how many marks there are. More is true if the day has further times after the last mark.
+	// Path is the SVG path of the marks, Count how many marks there are. More is true if the day
+	// has further times after the last mark.
 	Path  string
 	Count int
 	More  bool
@@ -66,8 +70,8 @@ const (
 type schedulesPage struct {
 	*frame
 	List *scheduleList
-	// Topics are the topics that have schedules and that the reader may inspect. Chosen is the topic whose schedules are listed; ""
-	// stands for all of Topics.
+	// Topics are the topics that have schedules and that the reader may inspect. Chosen is the
+	// topic whose schedules are listed; "" stands for all of Topics.
 	Topics []string
 	Chosen string
 }
@@ -135,7 +139,8 @@ func (c *call) canSchedule() (bool, error) {
 	return can.Follow != storekit.ReachNone, err
 }
 
-// topicsWithSchedules returns the topics that have schedules and that the reader may inspect, sorted by name.
+// topicsWithSchedules returns the topics that have schedules and that the reader may inspect,
+// sorted by name.
 func (c *call) topicsWithSchedules() ([]string, error) {
 	var names []string
 	err := error(punctual.ErrUnsupported)
@@ -162,8 +167,8 @@ func (c *call) topicsWithSchedules() ([]string, error) {
 	return topics, nil
 }
 
-// scheduleList reads one page of the schedules of the topics: of those whose names contain the field "q" of the query, it leaves out as
-// many as the field "start" says.
+// scheduleList reads one page of the schedules of the topics: of those whose names contain the
+// field "q" of the query, it leaves out as many as the field "start" says.
 func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 	l := &scheduleList{Able: true, Filter: c.get("q")}
 	start := max(0, c.number("start"))
@@ -198,8 +203,9 @@ func (c *call) scheduleList(f *frame, topics []string) (*scheduleList, error) {
 	return l, nil
 }
 
-// sort puts the rows of a list that has one page in order of their next times: what is overdue or broken comes first, and what is paused
-// or has ended comes last. The rows of each topic are in that order already.
+// sort puts the rows of a list that has one page in order of their next times: what is overdue or
+// broken comes first, and what is paused or has ended comes last. The rows of each topic are in
+// that order already.
 func (l *scheduleList) sort() {
 	if l.Sorted = l.Next == "" && l.Previous == "" && !l.Cut; !l.Sorted {
 		return
@@ -270,7 +276,8 @@ func wasStored(s schedule.OccurrenceStatus) bool {
 	return true
 }
 
-// marksOf returns the marks of the times in next that are less than 24 hours after now. Times before now are marked at the beginning.
+// marksOf returns the marks of the times in next that are less than 24 hours after now. Times
+// before now are marked at the beginning.
 func marksOf(next []schedule.Occurrence, now time.Time) (m marks) {
 	const day = 24 * time.Hour
 	var b strings.Builder

@@ -43,8 +43,8 @@ func (r *rig) found(topic, name string) schedule.Info {
 	return s
 }
 
-// The list has every schedule that the reader may inspect, with its next and its last time, what became of the last one, and its state. It can
-// be filtered by topic and name.
+// The list has every schedule that the reader may inspect, with its next and its last time, what
+// became of the last one, and its state. It can be filtered by topic and name.
 func TestScheduleList(t *testing.T) {
 	r := newRig(t, nil)
 	q := punctual.NewQueue(r.store, nil)
@@ -91,8 +91,8 @@ func TestScheduleList(t *testing.T) {
 	}
 }
 
-// A long list is divided into pages on which each schedule stands once. A page costs a bounded number of calls of the store, which does not
-// grow with the schedules on other pages.
+// A long list is divided into pages on which each schedule stands once. A page costs a bounded
+// number of calls of the store, which does not grow with the schedules on other pages.
 func TestManySchedules(t *testing.T) {
 	r, s := newCounted(t)
 	follows := rigOver(t, following{s, r.store}, r.store, r.clock, nil)
@@ -126,8 +126,9 @@ func TestManySchedules(t *testing.T) {
 	}
 }
 
-// The page Schedules has what comes next first, whatever its topic, what is paused last, and expression and zone on one line. A topic that has
-// a second page keeps the order of topics, and no column is then marked as sorted.
+// The page Schedules has what comes next first, whatever its topic, what is paused last, and
+// expression and zone on one line. A topic that has a second page keeps the order of topics, and no
+// column is then marked as sorted.
 func TestSchedulesByNextTime(t *testing.T) {
 	r := newRig(t, nil) // noon, a Sunday
 	for _, s := range []schedule.Schedule{
@@ -169,7 +170,8 @@ type following struct {
 	storekit.AbilityReporter
 }
 
-// The page of a schedule says when its messages expire, and if they are dropped then, that they vanish.
+// The page of a schedule says when its messages expire, and if they are dropped then, that they
+// vanish.
 func TestExpiryOfASchedule(t *testing.T) {
 	r := newRig(t, nil)
 	r.schedule(schedule.Schedule{Topic: "reports", Name: "kept", Spec: "@daily", ExpireAfter: 90 * time.Minute})
@@ -181,8 +183,8 @@ func TestExpiryOfASchedule(t *testing.T) {
 	}
 }
 
-// Each form on the page of a schedule does what it says and leads to a notice, except for the dry run of a backfill, which is shown on its
-// page. Bad input is refused with the page of the form.
+// Each form on the page of a schedule does what it says and leads to a notice, except for the dry
+// run of a backfill, which is shown on its page. Bad input is refused with the page of the form.
 func TestScheduleActions(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: who(access.Everything())})
 	r.schedule(schedule.Schedule{Topic: "reports", Name: "daily", Spec: "0 9 * * *", Body: []byte("report")})
@@ -252,7 +254,8 @@ func TestScheduleActions(t *testing.T) {
 	}
 }
 
-// TestScheduleHandsAttributesOn: each attribute of messages is on the page of a schedule and in its form, which also stores it.
+// TestScheduleHandsAttributesOn: each attribute of messages is on the page of a schedule and in its
+// form, which also stores it.
 func TestScheduleHandsAttributesOn(t *testing.T) {
 	r := newRig(t, nil)
 	full := attributesrig.Full(t)
@@ -283,8 +286,8 @@ func TestScheduleHandsAttributesOn(t *testing.T) {
 	}
 }
 
-// A schedule can be previewed before it is saved. An expression that is wrong is refused with the mistake. A change leaves the fields that
-// were not changed in the form as they are in the store.
+// A schedule can be previewed before it is saved. An expression that is wrong is refused with the
+// mistake. A change leaves the fields that were not changed in the form as they are in the store.
 func TestScheduleForm(t *testing.T) {
 	r := newRig(t, nil)
 	form := url.Values{"topic": {"reports"}, "name": {"daily"}, "was_spec": {""}, "spec": {"0 9 1 * MON"}, "was_zone_name": {"UTC"}, "zone_name": {"Europe/Berlin"}, "do": {"preview"}}
@@ -326,7 +329,8 @@ func TestScheduleForm(t *testing.T) {
 	if text := r.page(edit); !strings.Contains(text, `name="was_spread" value="5m"`) || !strings.Contains(text, "tenant: shop-1") {
 		t.Error("the form does not have what is stored")
 	}
-	// Somebody else changes the spread after the page of the form was made, and before the form changes the expression.
+	// Somebody else changes the spread after the page of the form was made, and before the form
+	// changes the expression.
 	other := s.Schedule
 	other.Spread = time.Minute
 	r.schedule(other)
@@ -343,7 +347,8 @@ func TestScheduleForm(t *testing.T) {
 	}
 }
 
-// Where bodies are hidden, the pages of a schedule show neither its body nor its headers, and a change keeps both.
+// Where bodies are hidden, the pages of a schedule show neither its body nor its headers, and a
+// change keeps both.
 func TestScheduleWithHiddenBody(t *testing.T) {
 	r := newRig(t, &Options{HideBodies: true, Authenticate: who(access.Everything())})
 	r.schedule(schedule.Schedule{Topic: "reports", Name: "daily", Spec: "@daily", Body: []byte("a secret"), Headers: map[string]string{"key": "a secret"}})
@@ -359,7 +364,8 @@ func TestScheduleWithHiddenBody(t *testing.T) {
 	}
 }
 
-// If the store has no follow-ups or cannot be inspected, the pages of schedules say that there can be none, and a new schedule is refused.
+// If the store has no follow-ups or cannot be inspected, the pages of schedules say that there can
+// be none, and a new schedule is refused.
 func TestStoreWithoutSchedules(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", time.Hour)
@@ -379,8 +385,9 @@ func TestStoreWithoutSchedules(t *testing.T) {
 	}
 }
 
-// The picture of a topic marks when its schedules come that are not paused, and its table counts their times beside the messages. If not all
-// times up to its end are known, the page says up to when they are.
+// The picture of a topic marks when its schedules come that are not paused, and its table counts
+// their times beside the messages. If not all times up to its end are known, the page says up to
+// when they are.
 func TestSchedulesInThePicture(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("t", "m", 30*time.Minute)

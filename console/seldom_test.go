@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestSeldom: of many lines in a minute only linesAMinute are logged, and the first line of the next minute says how many were left out.
+// TestSeldom: of many lines in a minute only linesAMinute are logged, and the first line of the
+// next minute says how many were left out.
 func TestSeldom(t *testing.T) {
 	var s seldom
 	now, said := time.Unix(0, 0).Add(time.Hour), 0

@@ -22,7 +22,8 @@ import (
 const (
 	// sessionLife is how long after its login a session ends.
 	sessionLife = 12 * time.Hour
-	// maxSessions bounds the sessions of a console, maxSessionsOfOne those of one token. A login beyond a bound ends the oldest session.
+	// maxSessions bounds the sessions of a console, maxSessionsOfOne those of one token. A login
+	// beyond a bound ends the oldest session.
 	maxSessions, maxSessionsOfOne = 1000, 20
 )
 
@@ -34,15 +35,16 @@ type session struct {
 	began time.Time
 }
 
-// sessions are the sessions of one console. They are only in memory, so a restart of the console logs everybody out. Its
-// methods are safe for concurrent use.
+// sessions are the sessions of one console. They are only in memory, so a restart of the console
+// logs everybody out. Its methods are safe for concurrent use.
 type sessions struct {
 	mu sync.Mutex
 	// list has the sessions in the order in which they began, the oldest first. Guarded by mu.
 	list []*session
 }
 
-// begin begins a session for a valid token, with a new key. It removes sessions that have ended, and the oldest one beyond each bound.
+// begin begins a session for a valid token, with a new key. It removes sessions that have ended,
+// and the oldest one beyond each bound.
 func (s *sessions) begin(token string) *session {
 	n := &session{key: rand.Text(), token: token, began: time.Now()}
 	n.hash = sha256.Sum256([]byte(n.key))
@@ -70,8 +72,8 @@ func (s *sessions) begin(token string) *session {
 // lives reports whether a session is younger than sessionLife.
 func (o *session) lives() bool { return time.Since(o.began) < sessionLife }
 
-// find returns the session with this key, or nil if there is none or it has ended. It compares hashes, so that the duration of a search
-// reveals nothing about keys.
+// find returns the session with this key, or nil if there is none or it has ended. It compares
+// hashes, so that the duration of a search reveals nothing about keys.
 func (s *sessions) find(key string) *session {
 	hash := sha256.Sum256([]byte(key))
 	s.mu.Lock()
@@ -97,8 +99,8 @@ func (s *sessions) remove(which func(*session) bool) {
 	s.list = slices.DeleteFunc(s.list, which)
 }
 
-// formKey is the secret from which the tokens of forms are made. A page of another site cannot know the token of a browser, so it cannot
-// make that browser send a form that the console accepts.
+// formKey is the secret from which the tokens of forms are made. A page of another site cannot know
+// the token of a browser, so it cannot make that browser send a form that the console accepts.
 type formKey [32]byte
 
 func newFormKey() (k formKey) {
@@ -113,8 +115,8 @@ func (k *formKey) token(browser string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// The names of the cookies of a session, and of a browser without one. The port of the address is added to them, because all ports of a
-// host share their cookies.
+// The names of the cookies of a session, and of a browser without one. The port of the address is
+// added to them, because all ports of a host share their cookies.
 const (
 	cookieSession = "punctual_session"
 	cookieBrowser = "punctual_browser"
@@ -129,8 +131,8 @@ func withPort(name string, r *http.Request) string {
 	return name
 }
 
-// csrfToken returns the token that each form of this browser carries. A browser without a session gets a random name in a cookie first,
-// unless it has one.
+// csrfToken returns the token that each form of this browser carries. A browser without a session
+// gets a random name in a cookie first, unless it has one.
 func (c *call) csrfToken() string {
 	if c.browser == "" {
 		name := withPort(cookieBrowser, c.r)
@@ -204,9 +206,10 @@ func (c *call) logOut() error {
 // LoggedIn reports whether the browser has a session, which a button can end.
 func (f *frame) LoggedIn() bool { return f.call.loggedIn }
 
-// inside returns path if it is a path of the console, and the path of the first page otherwise, so that a redirect never leads to another
-// site. Paths with backslashes, spaces or control characters count as paths of other sites, because browsers read backslashes as slashes
-// and drop some of the other characters.
+// inside returns path if it is a path of the console, and the path of the first page otherwise, so
+// that a redirect never leads to another site. Paths with backslashes, spaces or control characters
+// count as paths of other sites, because browsers read backslashes as slashes and drop some of the
+// other characters.
 func (c *call) inside(path string) string {
 	first := c.console.options.Prefix + "/"
 	if !strings.HasPrefix(path, first) || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
@@ -215,7 +218,8 @@ func (c *call) inside(path string) string {
 	return path
 }
 
-// seldom bounds how many lines of one kind are logged in a minute, so that nobody can fill the disk of the log by failed logins.
+// seldom bounds how many lines of one kind are logged in a minute, so that nobody can fill the disk
+// of the log by failed logins.
 type seldom struct {
 	mu     sync.Mutex
 	minute time.Time // guarded by mu: when the minute under way began, with a line
@@ -226,7 +230,8 @@ type seldom struct {
 // linesAMinute is how many lines of one kind are logged in a minute.
 const linesAMinute = 10
 
-// count counts a line. It returns whether the line is to be logged, and if so, how many lines were left out since the last one.
+// count counts a line. It returns whether the line is to be logged, and if so, how many lines were
+// left out since the last one.
 func (s *seldom) count(now time.Time) (say bool, silent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

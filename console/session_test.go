@@ -55,7 +55,8 @@ func TestLogIn(t *testing.T) {
 	}
 }
 
-// Each login has a new key, so a key that somebody has planted in the browser before does not become the key of a session.
+// Each login has a new key, so a key that somebody has planted in the browser before does not
+// become the key of a session.
 func TestSessionIsNew(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
 	b := r.browser()
@@ -71,8 +72,8 @@ func TestSessionIsNew(t *testing.T) {
 	}
 }
 
-// When a token is no longer valid, the next request with it ends all sessions of the token, also those of other browsers. Sessions of other
-// tokens go on.
+// When a token is no longer valid, the next request with it ends all sessions of the token, also
+// those of other browsers. Sessions of other tokens go on.
 func TestRevokedTokenEndsItsSessions(t *testing.T) {
 	all := people()
 	r := newRig(t, &Options{Authenticate: all.authenticate, LoginByToken: true})
@@ -143,8 +144,9 @@ func TestSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// A form without the browser's own token is refused, and nothing changes. The test tries no token, an empty and a wrong one, those of another
-// browser and another console, and the one of a browser without a name.
+// A form without the browser's own token is refused, and nothing changes. The test tries no token,
+// an empty and a wrong one, those of another browser and another console, and the one of a browser
+// without a name.
 func TestFormsNeedTheirToken(t *testing.T) {
 	for _, login := range []bool{false, true} {
 		o := &Options{}
@@ -189,7 +191,8 @@ func TestFormsNeedTheirToken(t *testing.T) {
 	}
 }
 
-// A form that the browser marks as one of another site is refused even with the right token, and so is the form to log in.
+// A form that the browser marks as one of another site is refused even with the right token, and so
+// is the form to log in.
 func TestFormsOfOtherSites(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
 	b := r.browser()
@@ -208,8 +211,9 @@ func TestFormsOfOtherSites(t *testing.T) {
 	}
 }
 
-// A request for a link from another site has no session cookie, because that is a strict one. It is answered with an empty page that loads the
-// same address again, because the browser then sends the cookie.
+// A request for a link from another site has no session cookie, because that is a strict one. It is
+// answered with an empty page that loads the same address again, because the browser then sends the
+// cookie.
 func TestLinkFromAnotherSite(t *testing.T) {
 	r := newRig(t, &Options{Authenticate: people().authenticate, LoginByToken: true})
 	req := httptest.NewRequest(http.MethodGet, "/topics", nil)
@@ -235,8 +239,8 @@ func TestBackIsInside(t *testing.T) {
 	}
 }
 
-// The names of cookies contain the port, if the address has one, because two consoles on one machine may differ in their ports alone and would
-// share cookies.
+// The names of cookies contain the port, if the address has one, because two consoles on one
+// machine may differ in their ports alone and would share cookies.
 func TestCookiesOfPorts(t *testing.T) {
 	for host, want := range map[string]string{"localhost:7878": "c_7878", "localhost": "c", "[::1]:80": "c_80", "x:80;y": "c", "x:": "c_"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -20,15 +20,17 @@ type settingsPage struct {
 	Fields []settingField
 	// NoFinished is true if the store keeps no finished records.
 	NoFinished bool
-	// MayGroup is true if the topic can have groups: the store has follow-ups, and the topic is no companion.
+	// MayGroup is true if the topic can have groups: the store has follow-ups, and the topic is no
+	// companion.
 	MayGroup bool
 	States   []stateTab
 }
 
 // settingField is one setting in the form of a topic.
 type settingField struct {
-	// Name is the name of the form's field, and a part of the keys of its texts. Value is written as people write it, such as 30s. Was is the
-	// value that the field had when the page was made for the first time.
+	// Name is the name of the form's field, and a part of the keys of its texts. Value is written
+	// as people write it, such as 30s. Was is the value that the field had when the page was made
+	// for the first time.
 	Name, Value, Was string
 	// Wrong says what is wrong with Value in a form that was refused, "" if nothing is.
 	Wrong string
@@ -53,9 +55,10 @@ func (c *call) showSettings() error {
 	return c.show("settings", p)
 }
 
-// settingFields returns the fields of the settings form. It leaves out the pauses, which have buttons, and the groups, which have
-// forms of their own. It also leaves out settings that the store cannot have, or that a companion takes from its topic. After a form
-// that was refused, the fields that differ in it keep what was typed.
+// settingFields returns the fields of the settings form. It leaves out the pauses, which have
+// buttons, and the groups, which have forms of their own. It also leaves out settings that the
+// store cannot have, or that a companion takes from its topic. After a form that was refused, the
+// fields that differ in it keep what was typed.
 func (c *call) settingFields(topic string, s punctual.Settings, can storekit.Abilities) (fields []settingField) {
 	for _, row := range settings.Table {
 		var same punctual.SettingsPatch
@@ -89,8 +92,8 @@ func problemOfSetting(row *settings.Setting, s punctual.Settings, text string) s
 	return ""
 }
 
-// canHave reports whether the store can do what a setting needs: keep finished records, or tell of events. It returns true for every
-// other setting.
+// canHave reports whether the store can do what a setting needs: keep finished records, or tell of
+// events. It returns true for every other setting.
 func (c *call) canHave(row *settings.Setting, can storekit.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:
@@ -115,7 +118,8 @@ func (c *call) configureTopic() error {
 	return c.configure(topic, p, strings.Join(changed, ", "), c.frame("").TopicPath(topic, "settings"), notice{Key: "notice.configured", Args: []string{topic}})
 }
 
-// configure changes the settings of a topic, enters the change into the audit log, and redirects to the path to with the notice.
+// configure changes the settings of a topic, enters the change into the audit log, and redirects to
+// the path to with the notice.
 func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to string, n notice) (err error) {
 	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
 		_, err := c.inspector.Configure(ctx, topic, p)
@@ -127,9 +131,9 @@ func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to stri
 	return c.redirect(to, n)
 }
 
-// readSettings fills the patch with the fields that differ from what the page showed, and returns them as name=value. So a setting that
-// somebody has changed elsewhere since the page was made is not set back. A field that was emptied is refused, so that it is not taken
-// for 0.
+// readSettings fills the patch with the fields that differ from what the page showed, and returns
+// them as name=value. So a setting that somebody has changed elsewhere since the page was made is
+// not set back. A field that was emptied is refused, so that it is not taken for 0.
 func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err error) {
 	for _, row := range settings.Table {
 		text, differs := c.typedSetting(row)
@@ -144,8 +148,8 @@ func (c *call) readSettings(p *punctual.SettingsPatch) (changed []string, err er
 	return changed, nil
 }
 
-// typedSetting returns what the form has for a setting. differs is true if the form may change the setting, and has another value than the
-// page showed.
+// typedSetting returns what the form has for a setting. differs is true if the form may change the
+// setting, and has another value than the page showed.
 func (c *call) typedSetting(row *settings.Setting) (text string, differs bool) {
 	text, sent := c.get(row.Name), c.form.Has(row.Name)
 	if row.Kind() == settings.Events { // it has boxes, of which a browser sends only those that are ticked
@@ -155,8 +159,9 @@ func (c *call) typedSetting(row *settings.Setting) (text string, differs bool) {
 	return text, sent && !row.Pause && !row.Fixed && text != c.get("was_"+row.Name)
 }
 
-// eventsText writes the events of a form's ticked boxes as the text of the setting, such as "acked,dead" or "none". It returns names that are
-// no events unchanged, so that they are refused later.
+// eventsText writes the events of a form's ticked boxes as the text of the setting, such as
+// "acked,dead" or "none". It returns names that are no events unchanged, so that they are refused
+// later.
 func eventsText(ticked []string) string {
 	if len(ticked) == 0 {
 		return "none"
@@ -191,7 +196,8 @@ func (c *call) changeGroups() error {
 	return c.configure(topic, punctual.SettingsPatch{Groups: &groups, If: &punctual.SettingsPatch{Groups: &s.Groups}}, c.get("do")+" group "+name, to, notice{Key: key, Args: []string{name}})
 }
 
-// stateTabs returns the tabs of the states of a topic. The tab of the state chosen is marked; punctual.StateNone marks none.
+// stateTabs returns the tabs of the states of a topic. The tab of the state chosen is marked;
+// punctual.StateNone marks none.
 func (c *call) stateTabs(f *frame, stats punctual.TopicStats, chosen punctual.State) (tabs []stateTab) {
 	for _, s := range []punctual.State{punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead} {
 		q := url.Values{"state": {s.String()}}

@@ -7,19 +7,22 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// spark shows how many messages went into a topic and out of it in the last hour: a picture small enough for a row of a
-// table, and the same in numbers.
+// spark shows how many messages went into a topic and out of it in the last hour: a picture small
+// enough for a row of a table, and the same in numbers.
 type spark struct {
 	// In and Out are the SVG paths of two lines in a field of 60 by sparkHeight.
 	In, Out string
-	// Pushes and Deliveries are sums over the hour. Most is the highest count of either in one minute.
+	// Pushes and Deliveries are sums over the hour. Most is the highest count of either in one
+	// minute.
 	Pushes, Deliveries, Most int64
 }
 
-// sparkHeight is the height of the field of a spark. A minute, or an hour of a sparkAhead, is 1 wide.
+// sparkHeight is the height of the field of a spark. A minute, or an hour of a sparkAhead, is 1
+// wide.
 const sparkHeight = 20
 
-// spark returns the spark of a topic. It is nil if the meter does not count, or has no numbers of this topic alone.
+// spark returns the spark of a topic. It is nil if the meter does not count, or has no numbers of
+// this topic alone.
 func (c *call) spark(topic string) *spark {
 	if !c.console.observed.Load() {
 		return nil
@@ -44,7 +47,8 @@ func sparkOf(minutes []overview.Traffic) *spark {
 	return s
 }
 
-// sparkPath returns the SVG path of a line through the counts that the function of returns. A count of 0 is at the bottom.
+// sparkPath returns the SVG path of a line through the counts that the function of returns. A count
+// of 0 is at the bottom.
 func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic) int64) string {
 	const room = sparkHeight - 2 // so that the stroke is not cut off above and below
 	var b strings.Builder
@@ -55,8 +59,8 @@ func sparkPath(minutes []overview.Traffic, most int64, of func(overview.Traffic)
 	return b.String()
 }
 
-// sparkAhead shows how many messages fall due in a topic in the next sparkHours hours: bars in a field of sparkHours by
-// sparkHeight, and the same in numbers.
+// sparkAhead shows how many messages fall due in a topic in the next sparkHours hours: bars in a
+// field of sparkHours by sparkHeight, and the same in numbers.
 type sparkAhead struct {
 	Bars string
 	// Sum is the count of all hours together, Most the highest count of one hour.
@@ -68,7 +72,8 @@ type sparkAhead struct {
 // sparkHours is how many hours a sparkAhead covers.
 const sparkHours = 48
 
-// addAhead sets Ahead of each row with scheduled messages. A row whose topic is not counted yet gets its Ahead when the table is renewed.
+// addAhead sets Ahead of each row with scheduled messages. A row whose topic is not counted yet
+// gets its Ahead when the table is renewed.
 func (c *call) addAhead(rows []topicRow, now time.Time) {
 	var topics []string
 	for _, t := range rows {
@@ -84,7 +89,8 @@ func (c *call) addAhead(rows []topicRow, now time.Time) {
 	}
 }
 
-// sparkAheadOf returns the picture of a count ahead, without the hours that have ended since the count.
+// sparkAheadOf returns the picture of a count ahead, without the hours that have ended since the
+// count.
 func sparkAheadOf(a *overview.Ahead, now time.Time) *sparkAhead {
 	s := &sparkAhead{Later: a.Beyond > 0}
 	first := 0

@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// The heights of the lines of a topic are in proportion to the counts, and the numbers beside the lines are the sums of the counts.
+// The heights of the lines of a topic are in proportion to the counts, and the numbers beside the
+// lines are the sums of the counts.
 func TestSparks(t *testing.T) {
 	s := sparkOf([]overview.Traffic{{Pushes: 10, Deliveries: 0}, {Pushes: 5, Deliveries: 20}})
 	if s.Pushes != 15 || s.Deliveries != 20 || s.Most != 20 {
@@ -24,7 +25,8 @@ func TestSparks(t *testing.T) {
 	}
 }
 
-// The table of topics shows the last hour of each topic for which something was counted. Without an observer the table has no such column.
+// The table of topics shows the last hour of each topic for which something was counted. Without an
+// observer the table has no such column.
 func TestSparksOfTopics(t *testing.T) {
 	r := newRig(t, nil)
 	r.push("counted", "a", time.Hour)
@@ -43,7 +45,8 @@ func TestSparksOfTopics(t *testing.T) {
 	}
 }
 
-// The heights of the bars of a topic are in proportion to what is due, and hours that are over have no bars.
+// The heights of the bars of a topic are in proportion to what is due, and hours that are over have
+// no bars.
 func TestSparksAhead(t *testing.T) {
 	a := &overview.Ahead{Counts: []int64{4, 0, 2}, Edges: []time.Time{noon, noon.Add(time.Hour), noon.Add(2 * time.Hour), noon.Add(3 * time.Hour)}, Beyond: 1}
 	if s := sparkAheadOf(a, noon); s.Sum != 6 || s.Most != 4 || s.Bars != "M0.5 20V2M2.5 20V11" || !s.Later {
@@ -57,7 +60,8 @@ func TestSparksAhead(t *testing.T) {
 	}
 }
 
-// The table of topics shows what falls due in each topic, and its renewals ask the store for at most one forecast per row and second.
+// The table of topics shows what falls due in each topic, and its renewals ask the store for at
+// most one forecast per row and second.
 func TestTopicsAhead(t *testing.T) {
 	r, s := newCounted(t)
 	for n := range pageRows + 20 {

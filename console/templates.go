@@ -13,17 +13,20 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// templates are the parsed pages, by the code of the language and the name of the page. Each of them includes layout.html and parts.html.
+// templates are the parsed pages, by the code of the language and the name of the page. Each of
+// them includes layout.html and parts.html.
 type templates map[string]map[string]*template.Template
 
-// content is what is embedded in the program, parsed. All consoles of a process share it, and nothing changes it.
+// content is what is embedded in the program, parsed. All consoles of a process share it, and
+// nothing changes it.
 type content struct {
 	assets    assets
 	languages []*language
 	templates templates
 }
 
-// readContent returns the content. It parses the embedded files when it is called for the first time in the process.
+// readContent returns the content. It parses the embedded files when it is called for the first
+// time in the process.
 var readContent = sync.OnceValues(func() (c *content, err error) {
 	c = &content{}
 	if c.assets, err = readAssets(); err != nil {
@@ -74,8 +77,8 @@ func (t templates) execute(w io.Writer, language, page, part string, data any) e
 	return own.ExecuteTemplate(w, part, data)
 }
 
-// two is the data of a template that needs two values, in most cases the frame of the page and a value of its own. The template function
-// "pair" makes it.
+// two is the data of a template that needs two values, in most cases the frame of the page and a
+// value of its own. The template function "pair" makes it.
 type two struct{ Frame, It any }
 
 func pair(frame, it any) two { return two{frame, it} }

@@ -22,17 +22,19 @@ type topicPage struct {
 	States []stateTab
 	List   *messageList
 	Ahead  *chart
-	// Drawn is true if there is something to draw. Chosen is the span of the picture Ahead, one of Spans. Ahead is nil while the
-	// store counts, and if Drawn is false.
+	// Drawn is true if there is something to draw. Chosen is the span of the picture Ahead, one of
+	// Spans. Ahead is nil while the store counts, and if Drawn is false.
 	Drawn   bool
 	Chosen  string
 	Spans   []string
 	Reasons []choice
 	// MayPushHere is false for companions that Punctual itself fills.
 	MayPushHere bool
-	// Deaths are the newest dead messages of the topic, nil unless the list is that of dead messages.
+	// Deaths are the newest dead messages of the topic, nil unless the list is that of dead
+	// messages.
 	Deaths *deaths
-	// Waits says why the ready messages of the topic are not delivered, as far as the console knows.
+	// Waits says why the ready messages of the topic are not delivered, as far as the console
+	// knows.
 	Waits string
 }
 
@@ -78,8 +80,8 @@ func (c *call) showTopic() error {
 	return c.show("topic", p)
 }
 
-// chosenState returns the state that the field "state" names, otherwise the first state in which the topic has messages, and scheduled for an
-// empty topic.
+// chosenState returns the state that the field "state" names, otherwise the first state in which
+// the topic has messages, and scheduled for an empty topic.
 func (c *call) chosenState(stats punctual.TopicStats) punctual.State {
 	if s, err := punctual.ParseState(c.get("state")); err == nil {
 		return s
@@ -104,7 +106,8 @@ func countOf(s punctual.TopicStats, state punctual.State) int64 {
 	return s.Dead
 }
 
-// pauseTopic pauses or resumes pushes to the topic, or deliveries from it, as the form's fields say.
+// pauseTopic pauses or resumes pushes to the topic, or deliveries from it, as the form's fields
+// say.
 func (c *call) pauseTopic() error {
 	var p punctual.SettingsPatch
 	on, err := strconv.ParseBool(c.get("pause"))
@@ -136,7 +139,8 @@ func (c *call) checkTyped(topic string) error {
 	return fmt.Errorf("the name typed is not that of the topic: type %s: %w", topic, punctual.ErrInvalid)
 }
 
-// purgeTopic removes the messages of the state that the form names, or for "live" all messages that are not dead.
+// purgeTopic removes the messages of the state that the form names, or for "live" all messages that
+// are not dead.
 func (c *call) purgeTopic() (err error) {
 	topic := c.path["topic"]
 	if err := c.checkTyped(topic); err != nil {
@@ -168,8 +172,9 @@ func (c *call) deleteTopic() error {
 	return c.redirect(c.frame("").Path("/topics"), notice{Key: "notice.deleted", Args: []string{topic, overview.Grouped(n)}})
 }
 
-// amendMany cancels, reschedules or requeues the messages ticked in the list. Messages that are leased, gone, moved, or not
-// dead any more are counted in the notice and are no error, because they may have changed since the page was made.
+// amendMany cancels, reschedules or requeues the messages ticked in the list. Messages that are
+// leased, gone, moved, or not dead any more are counted in the notice and are no error, because
+// they may have changed since the page was made.
 func (c *call) amendMany() error {
 	topic, ids := c.path["topic"], c.form["id"]
 	if len(ids) == 0 {
@@ -228,8 +233,9 @@ const mostTicked = 1000
 // later is how far the button "+1 h" moves a message.
 const later = time.Hour
 
-// anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves out messages that are neither
-// scheduled nor ready. A message that somebody moves meanwhile stays where it is, because each amendment has an IfDue.
+// anHourLater gives each reschedule a due time that is an hour after the message's own. It leaves
+// out messages that are neither scheduled nor ready. A message that somebody moves meanwhile stays
+// where it is, because each amendment has an IfDue.
 func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error) {
 	err := eachInParallel(c.r.Context(), len(as), func(ctx context.Context, i int) error {
 		m, err := c.inspector.Get(ctx, as[i].Topic, as[i].ID)
@@ -250,8 +256,9 @@ func (c *call) anHourLater(as []punctual.Amendment) ([]punctual.Amendment, error
 	return slices.DeleteFunc(as, func(a punctual.Amendment) bool { return a.IfDue.IsZero() }), nil
 }
 
-// readChange reads from the form which change to make, and the new due time. detail says the new due time for the audit log. For "later"
-// the caller still has to set the due times with anHourLater.
+// readChange reads from the form which change to make, and the new due time. detail says the new
+// due time for the audit log. For "later" the caller still has to set the due times with
+// anHourLater.
 func (c *call) readChange() (a punctual.Amendment, detail string, err error) {
 	switch do := c.get("do"); do {
 	case "cancel":

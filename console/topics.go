@@ -19,14 +19,16 @@ const pageRows = 50
 type topicsPage struct {
 	*frame
 	Topics []topicRow
-	// All is how many topics the reader may inspect, without the audit log. Shown is how many of them the table has on all its pages:
-	// those whose names contain Filter, without those of Left. Sort is a column's name.
+	// All is how many topics the reader may inspect, without the audit log. Shown is how many of
+	// them the table has on all its pages: those whose names contain Filter, without those of Left.
+	// Sort is a column's name.
 	All, Shown   int
 	Filter, Sort string
-	// Left is how many internal companions are left out (isInternal), although their names contain Filter. None is left out if Filter
-	// contains an @, because then it asks for companions.
+	// Left is how many internal companions are left out (isInternal), although their names contain
+	// Filter. None is left out if Filter contains an @, because then it asks for companions.
 	Left int
-	// Start is the index of the first row. Next and Previous are the paths of the pages after and before this one, or "".
+	// Start is the index of the first row. Next and Previous are the paths of the pages after and
+	// before this one, or "".
 	Start          int
 	Next, Previous string
 	Sum            punctual.TopicStats
@@ -37,7 +39,8 @@ type topicsPage struct {
 // topicRow is one topic in a table.
 type topicRow struct {
 	punctual.TopicStats
-	// Late is how long the first ready message has waited, if that is at least tooLate; otherwise 0.
+	// Late is how long the first ready message has waited, if that is at least tooLate; otherwise
+	// 0.
 	Late time.Duration
 	// Ahead is what falls due, nil while it is not counted or if nothing is scheduled.
 	Ahead *sparkAhead
@@ -86,23 +89,25 @@ func (c *call) showTopics() error {
 	return c.show("topics", p)
 }
 
-// isInternal reports whether a topic is a companion in which Punctual keeps something for itself, such as schedules and events, which have
-// pages of their own. A companion with dead messages does not count as internal, because somebody has to see to those.
+// isInternal reports whether a topic is a companion in which Punctual keeps something for itself,
+// such as schedules and events, which have pages of their own. A companion with dead messages does
+// not count as internal, because somebody has to see to those.
 func isInternal(s punctual.TopicStats) bool {
 	_, companion := storekit.Companion(s.Topic)
 	return companion != "" && !storekit.IsGroup(companion) && s.Dead == 0
 }
 
-// renew makes the reader count again if the last count is old and somebody opens the page. The renewal of a part of an open page does not
-// make the reader count again, because otherwise pages that stay open would make the store count all day.
+// renew makes the reader count again if the last count is old and somebody opens the page. The
+// renewal of a part of an open page does not make the reader count again, because otherwise pages
+// that stay open would make the store count all day.
 func (c *call) renew() {
 	if !c.fragment {
 		c.console.reader.Renew()
 	}
 }
 
-// visibleTopics returns the counts of the topics that the reader may inspect, and notes in the frame how old they are. It leaves out the topic
-// of the audit log, which has a page of its own.
+// visibleTopics returns the counts of the topics that the reader may inspect, and notes in the
+// frame how old they are. It leaves out the topic of the audit log, which has a page of its own.
 func (c *call) visibleTopics(f *frame) ([]punctual.TopicStats, error) {
 	c.renew()
 	all, err := c.console.reader.Topics(c.r.Context())
@@ -123,8 +128,8 @@ func rowOf(s punctual.TopicStats, now time.Time) topicRow {
 	return row
 }
 
-// topicOrder returns the comparison for a column: numbers are ordered with the largest first, times with the earliest first and topics
-// without a time last. An unknown column stands for the name.
+// topicOrder returns the comparison for a column: numbers are ordered with the largest first, times
+// with the earliest first and topics without a time last. An unknown column stands for the name.
 func topicOrder(sort string) func(a, b topicRow) int {
 	state, err := punctual.ParseState(sort)
 	switch {

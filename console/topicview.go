@@ -11,17 +11,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// topicView is what the pages of a topic share: the counts of the topic, the tabs that lead to these pages, and the tabs of its groups.
+// topicView is what the pages of a topic share: the counts of the topic, the tabs that lead to
+// these pages, and the tabs of its groups.
 type topicView struct {
 	*frame
 	Stats topicRow
 	// Parent is the topic that this topic is a companion of, or "".
 	Parent string
-	// Tabs lead to the pages of the topic, Groups to the topic and to each of its groups. Groups is nil if the topic has no
-	// groups.
+	// Tabs lead to the pages of the topic, Groups to the topic and to each of its groups. Groups is
+	// nil if the topic has no groups.
 	Tabs   []choice
 	Groups []groupTab
-	// companions are the names of the companions that exist: those of this topic, or of Parent if that is set.
+	// companions are the names of the companions that exist: those of this topic, or of Parent if
+	// that is set.
 	companions []string
 	settings   punctual.Settings
 }
@@ -34,12 +36,14 @@ type groupTab struct {
 	Live, Dead int64
 	Counted    bool
 	Paused     bool
-	// Removed marks a group that the settings no longer name, so that it gets no more copies. Its topic still exists.
+	// Removed marks a group that the settings no longer name, so that it gets no more copies. Its
+	// topic still exists.
 	Removed bool
 	Chosen  bool
 }
 
-// topicView reads what the pages of a topic share. tab is the name of the page's tab, such as "messages".
+// topicView reads what the pages of a topic share. tab is the name of the page's tab, such as
+// "messages".
 func (c *call) topicView(page, tab string) (*topicView, error) {
 	topic := c.path["topic"]
 	v := &topicView{frame: c.frame(page)}
@@ -80,13 +84,14 @@ func (c *call) topicView(page, tab string) (*topicView, error) {
 	return v, err
 }
 
-// has reports whether the topic of the page has the companion with this suffix, such as storekit.EventSuffix.
+// has reports whether the topic of the page has the companion with this suffix, such as
+// storekit.EventSuffix.
 func (v *topicView) has(suffix string) bool {
 	return slices.Contains(v.companions, v.Stats.Topic+suffix)
 }
 
-// companionsOf returns the names of the companions of a topic that exist. For a store that cannot name its topics without counting
-// them, the names come from the counts of all topics.
+// companionsOf returns the names of the companions of a topic that exist. For a store that cannot
+// name its topics without counting them, the names come from the counts of all topics.
 func (c *call) companionsOf(topic string) ([]string, error) {
 	if namer := c.console.namer; namer != nil {
 		names, err := namer.TopicNames(c.r.Context(), storekit.NameQuery{Prefix: topic + "@"})
@@ -104,7 +109,8 @@ func (c *call) companionsOf(topic string) ([]string, error) {
 	return names, err
 }
 
-// counted returns the counts of all topics. Where counting takes the store long, they may be as old as overview.Reader.Topics says.
+// counted returns the counts of all topics. Where counting takes the store long, they may be as old
+// as overview.Reader.Topics says.
 func (c *call) counted() (overview.Counts, error) {
 	all, err := c.console.reader.Topics(c.r.Context())
 	if err != nil {
@@ -113,8 +119,8 @@ func (c *call) counted() (overview.Counts, error) {
 	return all, nil
 }
 
-// addGroups adds the tabs of the topic and of its groups, also of groups that were removed and still have a topic. It adds none if there
-// are no groups.
+// addGroups adds the tabs of the topic and of its groups, also of groups that were removed and
+// still have a topic. It adds none if there are no groups.
 func (c *call) addGroups(v *topicView, topic string) error {
 	groups := v.settings.Groups
 	if v.Parent != "" {
@@ -152,7 +158,8 @@ func (c *call) addGroups(v *topicView, topic string) error {
 	return nil
 }
 
-// abilities returns what the store can do. A store that does not tell, or whose server is too old to tell, counts as having no abilities.
+// abilities returns what the store can do. A store that does not tell, or whose server is too old
+// to tell, counts as having no abilities.
 func (c *call) abilities() (storekit.Abilities, error) {
 	if c.console.abilities == nil {
 		return storekit.Abilities{}, nil

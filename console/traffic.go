@@ -10,9 +10,10 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Observer returns an observer that measures rates and lateness. It also notes the consumers, unless Options.Consumers or the store
-// reports those. Give it to the Server, Queue or Worker that uses the same store. A console whose Observer method was never called
-// shows neither rates nor lateness.
+// Observer returns an observer that measures rates and lateness. It also notes the consumers,
+// unless Options.Consumers or the store reports those. Give it to the Server, Queue or Worker that
+// uses the same store. A console whose Observer method was never called shows neither rates nor
+// lateness.
 func (c *Console) Observer() *punctual.Observer {
 	c.observed.Store(true)
 	if c.options.Consumers != nil || c.reporter != nil {
@@ -24,11 +25,13 @@ func (c *Console) Observer() *punctual.Observer {
 // perMinute writes the mean per minute of a count over some minutes, rounded to a whole number.
 func perMinute(n, minutes int64) string { return overview.Grouped((n + minutes/2) / minutes) }
 
-// traffic shows what the meter has counted: rates of the last minutes, and the lateness of the last hour.
+// traffic shows what the meter has counted: rates of the last minutes, and the lateness of the last
+// hour.
 type traffic struct {
 	// Since is when counting began.
 	Since time.Time
-	// Rates are means over the last rateMinutes minutes. The page of all topics leaves out Rates and Curve.
+	// Rates are means over the last rateMinutes minutes. The page of all topics leaves out Rates
+	// and Curve.
 	Rates []rate
 	// Curve is the lateness of each minute of the last hour, nil if nothing was delivered in it.
 	Curve *curve
@@ -41,14 +44,16 @@ type rate struct {
 	PerMinute string
 }
 
-// curve is a picture of lateness over time, on a logarithmic scale, and the same numbers as a table.
+// curve is a picture of lateness over time, on a logarithmic scale, and the same numbers as a
+// table.
 type curve struct {
 	// Name is the key of the caption. Path leads to the page of lateness, or is "" on that page.
 	Name, Path string
 	Paths      []curvePath
 	Lines      []line
 	Prompt     float64 // y of the line at overview.PromptLimit
-	// Oldest is the y of the line for the message that has been ready longest, if HasOldest is true.
+	// Oldest is the y of the line for the message that has been ready longest, if HasOldest is
+	// true.
 	Oldest    float64
 	HasOldest bool
 	Ticks     []tick
@@ -65,7 +70,8 @@ type curveRow struct {
 }
 
 const (
-	// trafficMinutes is how many minutes a spark and the curve of the last hour cover, rateMinutes over how many minutes rates are averaged.
+	// trafficMinutes is how many minutes a spark and the curve of the last hour cover, rateMinutes
+	// over how many minutes rates are averaged.
 	trafficMinutes, rateMinutes = 60, 5
 )
 
@@ -96,7 +102,8 @@ type heights struct {
 	height float64
 }
 
-// leastMost is the least upper end of a scale. It is above overview.PromptLimit, so that every picture contains the line at that limit.
+// leastMost is the least upper end of a scale. It is above overview.PromptLimit, so that every
+// picture contains the line at that limit.
 const leastMost = 10 * time.Second
 
 // heightsFor returns a scale that reaches to the greatest lateness of the steps, and to oldest.
@@ -127,8 +134,8 @@ func (h heights) latenessPaths(all []overview.Traffic) (out []curvePath) {
 	return out
 }
 
-// curveOf returns the curve of the steps, or nil if nothing was delivered in them. oldest is how long a message has been ready by now; 0 draws
-// no line for it.
+// curveOf returns the curve of the steps, or nil if nothing was delivered in them. oldest is how
+// long a message has been ready by now; 0 draws no line for it.
 func curveOf(f *frame, s latenessSpan, all []overview.Traffic, oldest time.Duration) *curve {
 	h := heightsFor(chartHeight, oldest, all...)
 	c := &curve{Name: "late." + s.name, Prompt: h.of(overview.PromptLimit), Oldest: h.of(oldest), HasOldest: oldest > 0, Paths: h.latenessPaths(all)}
@@ -152,8 +159,9 @@ func curveOf(f *frame, s latenessSpan, all []overview.Traffic, oldest time.Durat
 	return c
 }
 
-// pathOf returns the SVG path of a line through the steps, whose x is in hundredths of the picture's width. The line is interrupted at steps
-// without deliveries, because those have no lateness. A step with deliveries between two without is drawn as a short stroke.
+// pathOf returns the SVG path of a line through the steps, whose x is in hundredths of the
+// picture's width. The line is interrupted at steps without deliveries, because those have no
+// lateness. A step with deliveries between two without is drawn as a short stroke.
 func pathOf(all []overview.Traffic, y func(overview.Traffic) float64) string {
 	var b strings.Builder
 	step := 100 / float64(len(all))

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns s with these characters, which could deceive a reader, written as escapes: control characters, format characters
-// such as marks of text direction, separators of lines and paragraphs, and bytes that are not UTF-8. Line feeds and tabs stay.
+// visible returns s with these characters, which could deceive a reader, written as escapes:
+// control characters, format characters such as marks of text direction, separators of lines and
+// paragraphs, and bytes that are not UTF-8. Line feeds and tabs stay.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, deceives) {
 		return s

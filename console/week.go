@@ -24,8 +24,8 @@ type weekPage struct {
 	Counting bool
 }
 
-// weekDay is one day of the picture, with a cell for each of 24 hours. On a day on which clocks change, one hour does not exist or comes
-// twice.
+// weekDay is one day of the picture, with a cell for each of 24 hours. On a day on which clocks
+// change, one hour does not exist or comes twice.
 type weekDay struct {
 	Label string
 	Cells []weekCell
@@ -33,8 +33,8 @@ type weekDay struct {
 	Today bool
 }
 
-// weekCell is one hour of a day. A cell with Twice has the count of two hours with the same name. The hour of a cell with Lacking does not
-// exist on that day.
+// weekCell is one hour of a day. A cell with Twice has the count of two hours with the same name.
+// The hour of a cell with Lacking does not exist on that day.
 type weekCell struct {
 	Hour           int
 	Count          int64
@@ -59,7 +59,8 @@ func (c *call) showWeek() error {
 	if err := c.may(access.Inspect, p.Topic); err != nil {
 		return err
 	}
-	// Eight days are counted, because a week in which clocks go back is an hour longer than 7 times 24 hours.
+	// Eight days are counted, because a week in which clocks go back is an hour longer than 7 times
+	// 24 hours.
 	a, err := c.console.reader.Ahead(c.r.Context(), overview.AheadQuery{Topic: p.Topic, Step: overview.Hour, Steps: 8 * 24, Zone: c.look.zone})
 	switch {
 	case errors.Is(err, overview.ErrCounting):
@@ -132,14 +133,15 @@ func (c *call) hoursOf(p *weekPage, day time.Time) []weekCell {
 	return cells
 }
 
-// daysBetween returns how many days the date of b is after that of a. Both are in the same time zone.
+// daysBetween returns how many days the date of b is after that of a. Both are in the same time
+// zone.
 func daysBetween(a, b time.Time) int {
 	date := func(t time.Time) time.Time { return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC) }
 	return int(date(b).Sub(date(a)) / (24 * time.Hour))
 }
 
-// levelOf returns the shade of a count: 0 for none, otherwise 1 to weekLevels by its logarithm, so that one hour with very many messages leaves
-// the others visible.
+// levelOf returns the shade of a count: 0 for none, otherwise 1 to weekLevels by its logarithm, so
+// that one hour with very many messages leaves the others visible.
 func levelOf(n, most int64) int {
 	if n == 0 {
 		return 0
@@ -150,7 +152,8 @@ func levelOf(n, most int64) int {
 	return 1 + int(math.Log(float64(n))/math.Log(float64(most))*(weekLevels-0.001))
 }
 
-// knownZones returns the time zones that the field for a time zone suggests. Other zones can be typed.
+// knownZones returns the time zones that the field for a time zone suggests. Other zones can be
+// typed.
 func knownZones() []string {
 	return []string{
 		"UTC", "Local", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles", "America/New_York",

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// ackedStore opens a store in which maintenance does not run, with n messages that are acked and still on disk, whose IDs are
-// idBytes long, and one that is not due yet.
+// ackedStore opens a store in which maintenance does not run, with n messages that are acked and
+// still on disk, whose IDs are idBytes long, and one that is not due yet.
 func ackedStore(t *testing.T, mem *vfs.MemFS, hook func(fsOp) error, n, idBytes int) *Store {
 	t.Helper()
 	s := openAt(t, "store", &Options{fs: hookFS{mem, hook}, Clock: storekit.NewManualClock(testStart), Logger: quiet, byHand: true})
@@ -34,8 +34,9 @@ func ackedStore(t *testing.T, mem *vfs.MemFS, hook func(fsOp) error, n, idBytes 
 	return s
 }
 
-// TestSlowManyAcksAreDeletedInSteps: the acked messages that are still on disk are deleted in several transactions, whoever deletes
-// them, because with long IDs one transaction would be larger than 8 MiB.
+// TestSlowManyAcksAreDeletedInSteps: the acked messages that are still on disk are deleted in
+// several transactions, whoever deletes them, because with long IDs one transaction would be larger
+// than 8 MiB.
 func TestSlowManyAcksAreDeletedInSteps(t *testing.T) {
 	const n = 60_000
 	const size = n * (21 + 133) // the key of a message has 21 bytes, and that of its ID 133
@@ -69,10 +70,11 @@ func TestSlowManyAcksAreDeletedInSteps(t *testing.T) {
 	mustTake("Close", openAt(t, "store", memOptions(closed)), 2)
 }
 
-// TestSlowKilledWhileAcksAreDeleted copies the files before each change of the logs while a store with many acked messages is closed,
-// and while the same store is opened that was killed instead. The copies are as a kill and as a power cut would leave the files. The
-// store on each copy is sound, so no watermark lies above a message that is still on disk. It has the message that was not acked, and
-// after a kill no other.
+// TestSlowKilledWhileAcksAreDeleted copies the files before each change of the logs while a store
+// with many acked messages is closed, and while the same store is opened that was killed instead.
+// The copies are as a kill and as a power cut would leave the files. The store on each copy is
+// sound, so no watermark lies above a message that is still on disk. It has the message that was
+// not acked, and after a kill no other.
 func TestSlowKilledWhileAcksAreDeleted(t *testing.T) {
 	const n = 10_000
 	mem := vfs.NewCrashableMem()

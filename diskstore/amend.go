@@ -14,8 +14,9 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments that write more than 8 MiB in
-// all are made in several steps. If a later step certainly did not happen, its items and those after it alone have that error.
+// Amend cancels, reschedules, requeues or deletes messages by ID; see punctual.Store. Amendments
+// that write more than 8 MiB in all are made in several steps. If a later step certainly did not
+// happen, its items and those after it alone have that error.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(as))); err != nil {
 		return nil, fmt.Errorf("amend: %w", err)
@@ -62,7 +63,8 @@ func (s *Store) lookUpAmended(as []punctual.Amendment) (*database.Looks, error) 
 	return s.lookUp(asks)
 }
 
-// amend adds one amendment to the transaction, and returns what its caller is answered. err is one of reading the database.
+// amend adds one amendment to the transaction, and returns what its caller is answered. err is one
+// of reading the database.
 func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look) (answer punctual.Amended, err error) {
 	if err := storekit.CheckAmendment(a); err != nil {
 		return punctual.Amended{Err: err}, nil
@@ -80,10 +82,11 @@ func (s *Store) amend(tx *writer.Tx, a *punctual.Amendment, look *database.Look)
 	return amendFound(tx, f, a, look, due)
 }
 
-// amendFound is amend once the message with the ID was looked for. A cancel reads the record of the message only if something of
-// it is to be kept or told, or if a lease on the message is current. A cancel and a delete also read that of a dead message if
-// the change depends on its due time. A live message leaves memory after its record was read, because a message that has left
-// memory has to be changed on disk, and a read may fail.
+// amendFound is amend once the message with the ID was looked for. A cancel reads the record of the
+// message only if something of it is to be kept or told, or if a lease on the message is current. A
+// cancel and a delete also read that of a dead message if the change depends on its due time. A
+// live message leaves memory after its record was read, because a message that has left memory has
+// to be changed on disk, and a read may fail.
 func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *database.Look, due time.Time) (answer punctual.Amended, err error) {
 	r := &record.Record{ID: a.ID}
 	r.Due = f.Due // of a live message
@@ -110,8 +113,9 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 		return answer, nil
 	}
 	if !a.IfDue.IsZero() {
-		// The due time of a live message changes under the write lock alone. So a change that is refused because of the due time is
-		// refused here, before the message leaves memory or is marked as cancelled.
+		// The due time of a live message changes under the write lock alone. So a change that is
+		// refused because of the due time is refused here, before the message leaves memory or is
+		// marked as cancelled.
 		facts := r.Message
 		facts.CancelRequested = f.Cancelled
 		if to, answer := lifecycle.Amend(&facts, f.State, a, due, tx.Ms); to.To == lifecycle.Stay {
@@ -131,13 +135,15 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 	return answer, nil
 }
 
-// detach takes a live message out of memory unless the change must leave it there, and returns its state at that very
-// moment. A claim or an ack may have come since the message was found, because neither needs the write lock. The state is
+// detach takes a live message out of memory unless the change must leave it there, and returns its
+// state at that very moment. A claim or an ack may have come since the message was found, because
+// neither needs the write lock. The state is
 //
 //   - StateReady of a message that has left memory, whether it was due or not,
 //   - StateLeased of one that stays because of its lease; a cancel is noted at the lease then,
 //   - StateNone of one that was acked,
-//   - StateScheduled of any message if the change is a requeue, which leaves a live message where it is.
+//   - StateScheduled of any message if the change is a requeue, which leaves a live message where
+//     it is.
 func detach(tx *writer.Tx, f writer.Found, change punctual.Change) (d memory.Detached, state punctual.State, err error) {
 	leased, ok := false, false
 	switch change {

@@ -19,15 +19,17 @@ import (
 	"github.com/punctualmq/punctual/internal/archive"
 )
 
-// A copy is of one instant. The write lock is held while the database makes a checkpoint, and the size of the claim log is
-// read under the same lock. No transaction can come between the two. So a message that a handler pushed before it acked
-// another one is in the copy whenever the ack is. Claims, extensions, and acks that need no transaction go on meanwhile. What they
-// append to the claim log lies after the size that was read. The checkpoint is made of second names (hard links) of the tables, and
-// of copies of the small other files, in a directory below the store's. So the lock is held for about as long as links take, and not
-// for as long as copying all tables takes. What is copied afterwards cannot change.
+// A copy is of one instant. The write lock is held while the database makes a checkpoint, and the
+// size of the claim log is read under the same lock. No transaction can come between the two. So a
+// message that a handler pushed before it acked another one is in the copy whenever the ack is.
+// Claims, extensions, and acks that need no transaction go on meanwhile. What they append to the
+// claim log lies after the size that was read. The checkpoint is made of second names (hard links)
+// of the tables, and of copies of the small other files, in a directory below the store's. So the
+// lock is held for about as long as links take, and not for as long as copying all tables takes.
+// What is copied afterwards cannot change.
 
-// Backup implements storekit.Backuper. dir must not lie in the store's own directory. The copy is always written to the file
-// system of the machine.
+// Backup implements storekit.Backuper. dir must not lie in the store's own directory. The copy is
+// always written to the file system of the machine.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	if err := archive.CheckOutside(s.dir, dir); err != nil {
 		return err
@@ -35,8 +37,8 @@ func (s *Store) Backup(ctx context.Context, dir string, progress func(written, t
 	return archive.Backup(ctx, s, dir, progress)
 }
 
-// Archive implements storekit.Backuper. Until it returns, the files of the copy take room on the store's disk that the
-// database would otherwise give back.
+// Archive implements storekit.Backuper. Until it returns, the files of the copy take room on the
+// store's disk that the database would otherwise give back.
 func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)) (err error) {
 	if err := s.state.Enter(); err != nil {
 		return fmt.Errorf("backup: %w", err)
@@ -62,7 +64,8 @@ func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)
 	return nil
 }
 
-// stage prepares a copy in the directory dir and lists its files in the order in which they are to be copied.
+// stage prepares a copy in the directory dir and lists its files in the order in which they are to
+// be copied.
 func (s *Store) stage(ctx context.Context, dir string) ([]archive.File, error) {
 	if err := s.flushBefore(ctx); err != nil {
 		return nil, err
@@ -79,8 +82,8 @@ func (s *Store) stage(ctx context.Context, dir string) ([]archive.File, error) {
 	return s.staged(dir, segments)
 }
 
-// flushBefore writes the database's buffer into tables, so that little is left in the log, which has to be copied with the
-// write lock held.
+// flushBefore writes the database's buffer into tables, so that little is left in the log, which
+// has to be copied with the write lock held.
 func (s *Store) flushBefore(ctx context.Context) error {
 	flushed, err := s.db.StartFlush()
 	if err != nil {
@@ -96,8 +99,8 @@ func (s *Store) flushBefore(ctx context.Context) error {
 	}
 }
 
-// checkpoint makes the database's part of a copy. Called with the write lock held. It runs in a goroutine that counts as a
-// call, because the disk may hang or the store fail meanwhile.
+// checkpoint makes the database's part of a copy. Called with the write lock held. It runs in a
+// goroutine that counts as a call, because the disk may hang or the store fail meanwhile.
 func (s *Store) checkpoint(dir string) error {
 	done := make(chan error, 1)
 	s.state.Go(func() { done <- s.db.Checkpoint(dir) })
@@ -120,7 +123,8 @@ func (s *Store) staged(dir string, segments []claimlog.Part) ([]archive.File, er
 	if err != nil {
 		return nil, err
 	}
-	// The segments of the claim log grow under their other names, so their sizes were read at the instant of the copy.
+	// The segments of the claim log grow under their other names, so their sizes were read at the
+	// instant of the copy.
 	size := make(map[string]int64, len(segments))
 	for _, p := range segments {
 		size[p.Name] = p.Size

@@ -21,8 +21,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// chain is what one consumer does: it pushes a work message, claims it, pushes a receipt, acks the work, and then pushes a note that
-// the work was acked. So a copy of one instant has the receipt when the work is gone, and no note while the work is there.
+// chain is what one consumer does: it pushes a work message, claims it, pushes a receipt, acks the
+// work, and then pushes a note that the work was acked. So a copy of one instant has the receipt
+// when the work is gone, and no note while the work is there.
 type chain struct {
 	name string
 
@@ -85,14 +86,16 @@ func (c *chain) run(ctx context.Context, s *Store, stop <-chan struct{}) error {
 	}
 }
 
-// copied is a copy, with how many works, acks and notes each chain had done before it, and how many works when the copy was there.
+// copied is a copy, with how many works, acks and notes each chain had done before it, and how many
+// works when the copy was there.
 type copied struct {
 	dir                         string
 	pushed, acked, noted, after map[*chain]int
 }
 
-// A copy that is made while others push, claim and ack is the store at one instant of the copying. It has each work whose push was
-// reported before the copy, or its receipt, no work that was acked before the copy, and no note without what was done before the note.
+// A copy that is made while others push, claim and ack is the store at one instant of the copying.
+// It has each work whose push was reported before the copy, or its receipt, no work that was acked
+// before the copy, and no note without what was done before the note.
 func TestBackupUnderLoad(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Logger: quiet, claimLimit: 8 << 10}) // segments are replaced often meanwhile
 	chains := make([]*chain, 4)
@@ -184,7 +187,8 @@ func (b copied) mustBeOneInstant(t *testing.T, i int) {
 	mustBeSound(t, r) // so the new messages have not taken the numbers of others
 }
 
-// A leased message is leased in the copy, too, with its attempt counted, and is delivered again when the lease has run out.
+// A leased message is leased in the copy, too, with its attempt counted, and is delivered again
+// when the lease has run out.
 func TestBackupKeepsLeases(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, filepath.Join(t.TempDir(), "store"), &Options{Clock: clock, Logger: quiet})
@@ -208,8 +212,8 @@ func TestBackupKeepsLeases(t *testing.T) {
 	}
 }
 
-// A copy into a directory that is not empty, into the store's own, or onto a file is refused, and nothing is added to the first. A
-// copy whose context has ended leaves no directories behind.
+// A copy into a directory that is not empty, into the store's own, or onto a file is refused, and
+// nothing is added to the first. A copy whose context has ended leaves no directories behind.
 func TestBackupRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := openAt(t, dir, &Options{Logger: quiet})
@@ -311,8 +315,8 @@ func TestBackupCutShort(t *testing.T) {
 	}
 }
 
-// When a change of a file in the directory of the copy fails, the copy fails and the store goes on. Only a link that fails does no
-// harm, because the file is copied instead.
+// When a change of a file in the directory of the copy fails, the copy fails and the store goes on.
+// Only a link that fails does no harm, because the file is copied instead.
 func TestBackupFails(t *testing.T) {
 	for _, kind := range []string{"mkdir", "create", "write", "sync", "link"} {
 		t.Run(kind, func(t *testing.T) {
@@ -352,7 +356,8 @@ func TestBackupFails(t *testing.T) {
 	}
 }
 
-// A copy whose process was killed leaves a directory behind, which is removed when the store is opened.
+// A copy whose process was killed leaves a directory behind, which is removed when the store is
+// opened.
 func TestBackupLeftovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := openAt(t, dir, &Options{Logger: quiet})
@@ -371,8 +376,9 @@ func TestBackupLeftovers(t *testing.T) {
 	}
 }
 
-// TestBackupCopiedOverAStore: who copies the files of a backup over those of a store has files of both, so the store does not open, as
-// often as one tries. The same files in an empty directory open.
+// TestBackupCopiedOverAStore: who copies the files of a backup over those of a store has files of
+// both, so the store does not open, as often as one tries. The same files in an empty directory
+// open.
 func TestBackupCopiedOverAStore(t *testing.T) {
 	dir, backup := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "backup")
 	s := openAt(t, dir, &Options{Logger: quiet})

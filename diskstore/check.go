@@ -12,9 +12,9 @@ import (
 // maxProblems is how many problems a report has at most.
 const maxProblems = 100
 
-// Check reads everything in the store. It compares every message with its ID and every ID with its message, and
-// checks the counts and the watermarks. It also checks that the leased messages in memory are on disk, and that companions
-// have their topics. See storekit.Checker.
+// Check reads everything in the store. It compares every message with its ID and every ID with its
+// message, and checks the counts and the watermarks. It also checks that the leased messages in
+// memory are on disk, and that companions have their topics. See storekit.Checker.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	c := checker{s: s, ctx: ctx, progress: progress}
 	if err := c.tables(); err != nil {
@@ -57,8 +57,9 @@ func (c *checker) problem(format string, args ...any) {
 	}
 }
 
-// tables has the database compare its levels. That runs in a goroutine of its own, because the database looks at no context
-// meanwhile. tables returns as soon as its context ends; Close ends the goroutine and waits for it.
+// tables has the database compare its levels. That runs in a goroutine of its own, because the
+// database looks at no context meanwhile. tables returns as soon as its context ends; Close ends
+// the goroutine and waits for it.
 func (c *checker) tables() error {
 	if err := c.s.state.EnterScan(); err != nil {
 		return err
@@ -83,8 +84,8 @@ func (c *checker) tables() error {
 	return nil
 }
 
-// After how many keys a check reports its progress, and after how many it checks whether its context has ended. The second is
-// small because a key may have a value of some MiB.
+// After how many keys a check reports its progress, and after how many it checks whether its
+// context has ended. The second is small because a key may have a value of some MiB.
 const (
 	checkReports = 4096
 	checkEvery   = 16
@@ -94,8 +95,8 @@ func (c *checker) verifier() database.Verifier {
 	return database.Verifier{Step: c.step, Problem: c.problem}
 }
 
-// step counts one key that was read. From time to time it reports how far the scan is, and returns an error when the
-// context or the store has ended.
+// step counts one key that was read. From time to time it reports how far the scan is, and returns
+// an error when the context or the store has ended.
 func (c *checker) step(message bool) error {
 	if c.keys++; message {
 		c.read++
@@ -123,8 +124,8 @@ func (c *checker) topic(tv *topicView) error {
 	return c.leases(tv)
 }
 
-// companions checks that the topic of each companion exists, and that no companion has PushPaused set, which companions
-// do not have.
+// companions checks that the topic of each companion exists, and that no companion has PushPaused
+// set, which companions do not have.
 func (c *checker) companions(infos []database.Info) {
 	there := make(map[string]bool, len(infos))
 	for _, i := range infos {

@@ -15,10 +15,12 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Claim leases due messages; see punctual.Store. Its leases wait for no fsync, because the claim log is written but not synced.
-// A claim reads the disk where more messages are due than memory holds, and for the records that memory does not have, such as
-// those of messages whose lease has run out. Messages that must not be delivered any more have to be ended first: for that, and
-// for a load of further messages from disk, a claim waits for slowWait at most, and longer only if it has nothing to deliver.
+// Claim leases due messages; see punctual.Store. Its leases wait for no fsync, because the claim
+// log is written but not synced. A claim reads the disk where more messages are due than memory
+// holds, and for the records that memory does not have, such as those of messages whose lease has
+// run out. Messages that must not be delivered any more have to be ended first: for that, and for a
+// load of further messages from disk, a claim waits for slowWait at most, and longer only if it has
+// nothing to deliver.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -54,17 +56,18 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 }
 
 const (
-	// claimBytes is the most bytes that the records of one claim have in all, without the last of them. Otherwise a claim of
-	// limits.MaxClaim messages of 1 MiB each would have 10 GiB.
+	// claimBytes is the most bytes that the records of one claim have in all, without the last of
+	// them. Otherwise a claim of limits.MaxClaim messages of 1 MiB each would have 10 GiB.
 	claimBytes = 64 << 20
-	// slowWait is how long an attempt of a claim waits in all for steps that may be slow, while there may be
-	// something else to deliver. It is in ms of the store's clock.
+	// slowWait is how long an attempt of a claim waits in all for steps that may be slow, while
+	// there may be something else to deliver. It is in ms of the store's clock.
 	slowWait = 100
 )
 
-// attempt is one attempt of a claim at its topics. It leases everything at once, in the end, so that the time which one topic
-// needs does not use up the leases of another topic's messages. It judges what is due by one reading of the clock, because with
-// a later time a slow attempt could encounter again the messages that it has handed over or put back.
+// attempt is one attempt of a claim at its topics. It leases everything at once, in the end, so
+// that the time which one topic needs does not use up the leases of another topic's messages. It
+// judges what is due by one reading of the clock, because with a later time a slow attempt could
+// encounter again the messages that it has handed over or put back.
 type attempt struct {
 	s    *Store
 	c    *punctual.Claim
@@ -72,8 +75,9 @@ type attempt struct {
 	got  []*memory.Reserved // ready to be leased
 	size int64              // bytes of the records of got
 	slow []*step            // loads for which the claim does not wait any more
-	// ending has, for each queue of messages to be ended, a mark after those that the claim has handed over. fullQueue is a mark in
-	// the queue of a topic from which the claim reserved nothing more because too much waits there; zero if there is none.
+	// ending has, for each queue of messages to be ended, a mark after those that the claim has
+	// handed over. fullQueue is a mark in the queue of a topic from which the claim reserved
+	// nothing more because too much waits there; zero if there is none.
 	ending    []handed
 	fullQueue handed
 	// late fires when slowWait is over; nil until the first step that may be slow.
@@ -82,8 +86,8 @@ type attempt struct {
 	over bool   // late has fired
 }
 
-// run reserves the messages that are due in the topics, in turn, and leases them. next is the next due time if there is nothing to
-// deliver. again asks for another attempt at once.
+// run reserves the messages that are due in the topics, in turn, and leases them. next is the next
+// due time if there is nothing to deliver. again asks for another attempt at once.
 func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, again bool, err error) {
 	if err := k.s.state.Check(ctx); err != nil {
 		return nil, 0, false, err
@@ -135,8 +139,9 @@ func (k *attempt) room(topic string) int {
 	return min(n, left)
 }
 
-// reserveFrom reserves what is due in one topic, or returns the topic's next due time. If the topic cannot be read after other
-// messages were reserved, these are delivered, and the failure is logged.
+// reserveFrom reserves what is due in one topic, or returns the topic's next due time. If the topic
+// cannot be read after other messages were reserved, these are delivered, and the failure is
+// logged.
 func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err error) {
 	for n := k.room(name); n > 0; n = k.room(name) {
 		if h, full := k.s.endings.full(name); full {
@@ -175,13 +180,14 @@ type step struct {
 
 	mu   sync.Mutex // taken before the lock of the index
 	left bool       // guarded by mu: the claim does not wait any more
-	// reserved are the messages that the step has reserved. The field is guarded by mu until the step is done. The step does not
-	// write it any more once left is set.
+	// reserved are the messages that the step has reserved. The field is guarded by mu until the
+	// step is done. The step does not write it any more once left is set.
 	reserved []*memory.Reserved
 }
 
-// load loads the next batch of a topic and reserves up to n messages of it in one step, so that the window cannot be cut in
-// between. done is false when the claim does not wait for the load any more.
+// load loads the next batch of a topic and reserves up to n messages of it in one step, so that the
+// window cannot be cut in between. done is false when the claim does not wait for the load any
+// more.
 func (k *attempt) load(ctx context.Context, t *memory.Topic, n int) (reserved []*memory.Reserved, done bool, err error) {
 	if k.over {
 		return nil, false, nil
@@ -208,8 +214,9 @@ func (k *attempt) startLate() {
 	}
 }
 
-// aside runs a step in a goroutine of its own, and waits for it until it is done, the attempt's slowWait is over, or the context
-// or the store has ended. done is false if the step goes on by itself and has reserved nothing for the claim.
+// aside runs a step in a goroutine of its own, and waits for it until it is done, the attempt's
+// slowWait is over, or the context or the store has ended. done is false if the step goes on by
+// itself and has reserved nothing for the claim.
 func (k *attempt) aside(ctx context.Context, st *step, run func(context.Context) error) (done bool, err error) {
 	s := k.s
 	k.startLate()
@@ -241,8 +248,8 @@ func (k *attempt) aside(ctx context.Context, st *step, run func(context.Context)
 	return false, nil
 }
 
-// awaitEnded waits until the messages that the claim has handed over are ended, but not beyond the attempt's slowWait. ended
-// tells whether all of them are.
+// awaitEnded waits until the messages that the claim has handed over are ended, but not beyond the
+// attempt's slowWait. ended tells whether all of them are.
 func (k *attempt) awaitEnded(ctx context.Context) (ended bool, err error) {
 	for _, h := range k.ending {
 		if k.over {
@@ -259,7 +266,8 @@ func (k *attempt) awaitEnded(ctx context.Context) (ended bool, err error) {
 	return true, nil
 }
 
-// await waits until a mark in a queue of messages to be ended is reached, or late fires; then reached is false.
+// await waits until a mark in a queue of messages to be ended is reached, or late fires; then
+// reached is false.
 func (k *attempt) await(ctx context.Context, h handed, late <-chan time.Time) (reached bool, err error) {
 	for {
 		changed, reached, err := k.s.endings.progress(h)
@@ -278,8 +286,9 @@ func (k *attempt) await(ctx context.Context, h handed, late <-chan time.Time) (r
 	}
 }
 
-// awaitSlow waits for a slow step, because the claim has nothing to deliver: for a load if there is one, else for room in the
-// full queue of messages to be ended, else for the end of the messages that the claim has handed over.
+// awaitSlow waits for a slow step, because the claim has nothing to deliver: for a load if there is
+// one, else for room in the full queue of messages to be ended, else for the end of the messages
+// that the claim has handed over.
 func (k *attempt) awaitSlow(ctx context.Context) error {
 	if len(k.slow) > 0 {
 		select {
@@ -303,8 +312,9 @@ func (k *attempt) awaitSlow(ctx context.Context) error {
 	return nil
 }
 
-// decide reads the messages that the claim has reserved, and hands over those that must not be delivered any more. It puts back
-// the rest when the claim is large enough, when the queue of messages to be ended has no more room, or when one cannot be read.
+// decide reads the messages that the claim has reserved, and hands over those that must not be
+// delivered any more. It puts back the rest when the claim is large enough, when the queue of
+// messages to be ended has no more room, or when one cannot be read.
 func (k *attempt) decide(reserved []*memory.Reserved) error {
 	s := k.s
 	for i, c := range reserved {
@@ -336,9 +346,10 @@ func (k *attempt) decide(reserved []*memory.Reserved) error {
 	return nil
 }
 
-// countAttempt reads a reserved message into c.Message, decides whether it may be delivered, and counts the attempt if so. A
-// message that must end stays as it was when its last lease ran out, because lifecycle.Meet reads its Token to see whether there
-// was a lease; the token to come goes into Newest alone. c.Message stays nil if the message is not on disk any more, because a
+// countAttempt reads a reserved message into c.Message, decides whether it may be delivered, and
+// counts the attempt if so. A message that must end stays as it was when its last lease ran out,
+// because lifecycle.Meet reads its Token to see whether there was a lease; the token to come goes
+// into Newest alone. c.Message stays nil if the message is not on disk any more, because a
 // transaction has detached it.
 func (s *Store) countAttempt(c *memory.Reserved) (ok bool, err error) {
 	if c.Record == nil {
@@ -373,9 +384,10 @@ func (s *Store) countAttempt(c *memory.Reserved) (ok bool, err error) {
 	return true, nil
 }
 
-// deliver writes leases that were granted to the claim log, and then makes them. A message whose lease has run out meanwhile,
-// or that a transaction has detached, is not delivered (P3, P5), and its attempt does not count. If the process is killed
-// after the write and before the attempt is taken back, the attempt counts.
+// deliver writes leases that were granted to the claim log, and then makes them. A message whose
+// lease has run out meanwhile, or that a transaction has detached, is not delivered (P3, P5), and
+// its attempt does not count. If the process is killed after the write and before the attempt is
+// taken back, the attempt counts.
 func (s *Store) deliver(granted []*memory.Reserved, leases []record.Lease) ([]punctual.Delivery, error) {
 	if err := s.claims.AppendLeases(leases); err != nil {
 		s.index.PutBack(granted)
@@ -395,8 +407,9 @@ func (s *Store) deliver(granted []*memory.Reserved, leases []record.Lease) ([]pu
 	return ds, nil
 }
 
-// logNotMade takes leases back in the claim log that were granted but not made: it writes the lease before, or that there is none.
-// Otherwise a kill would leave attempts that no caller has seen, and the messages would wait for the end of those leases.
+// logNotMade takes leases back in the claim log that were granted but not made: it writes the lease
+// before, or that there is none. Otherwise a kill would leave attempts that no caller has seen, and
+// the messages would wait for the end of those leases.
 func (s *Store) logNotMade(ended []record.Lease) {
 	var again, over []record.Lease
 	for _, l := range ended {

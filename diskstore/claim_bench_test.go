@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// BenchmarkPushInMemory pushes messages, 1 or 100 at a time, from as many callers as there are processors. The files are in memory, so
-// the benchmark measures the store and not the disk.
+// BenchmarkPushInMemory pushes messages, 1 or 100 at a time, from as many callers as there are
+// processors. The files are in memory, so the benchmark measures the store and not the disk.
 func BenchmarkPushInMemory(b *testing.B) {
 	for _, many := range []int{1, 100} {
 		b.Run(fmt.Sprint(many, " at a time"), func(b *testing.B) {
@@ -40,8 +40,9 @@ func BenchmarkPushInMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkClaimAck claims messages that are due and acks them, 1 or 100 at a time. The files are in memory, so the benchmark measures
-// the store and not the disk. Maintenance deletes acked messages, unless the topic keeps or tells something of them: then the ack does.
+// BenchmarkClaimAck claims messages that are due and acks them, 1 or 100 at a time. The files are
+// in memory, so the benchmark measures the store and not the disk. Maintenance deletes acked
+// messages, unless the topic keeps or tells something of them: then the ack does.
 func BenchmarkClaimAck(b *testing.B) {
 	hour := time.Hour
 	for _, c := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestLapsedLeaseIsNotHandedOut: a write of the claim log takes longer than the lease lasts. Nobody gets a lease that
-// has ended, and no attempt is counted, because nobody saw one.
+// TestLapsedLeaseIsNotHandedOut: a write of the claim log takes longer than the lease lasts. Nobody
+// gets a lease that has ended, and no attempt is counted, because nobody saw one.
 func TestLapsedLeaseIsNotHandedOut(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -65,7 +65,8 @@ func claimThatLapses(t *testing.T, k *killRig) {
 	}
 }
 
-// TestLapsedLeaseLeavesTheOneBefore: the attempt before the one that nobody saw is still counted after kill -9.
+// TestLapsedLeaseLeavesTheOneBefore: the attempt before the one that nobody saw is still counted
+// after kill -9.
 func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -78,9 +79,10 @@ func TestLapsedLeaseLeavesTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestLapsedLeaseEndsTheOneBefore: a claim leases a message again whose lease has run out, and the new lease runs out, too, while
-// the claim log is written. The first holder has lost its lease, after a kill as before it. If its extension were accepted before
-// the kill, the message would be delivered to somebody else after the kill, while the extended lease still ran.
+// TestLapsedLeaseEndsTheOneBefore: a claim leases a message again whose lease has run out, and the
+// new lease runs out, too, while the claim log is written. The first holder has lost its lease,
+// after a kill as before it. If its extension were accepted before the kill, the message would be
+// delivered to somebody else after the kill, while the extended lease still ran.
 func TestLapsedLeaseEndsTheOneBefore(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -98,8 +100,9 @@ func TestLapsedLeaseEndsTheOneBefore(t *testing.T) {
 	mustBeSound(t, k.Store)
 }
 
-// TestNobodyTakesWhatIsBeingLeased: the claim log hangs while a lease is written to it. No other claim takes the message
-// meanwhile, even if the lease ends, because that would count an attempt that nobody saw. An amendment does take the message.
+// TestNobodyTakesWhatIsBeingLeased: the claim log hangs while a lease is written to it. No other
+// claim takes the message meanwhile, even if the lease ends, because that would count an attempt
+// that nobody saw. An amendment does take the message.
 func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {
 	for _, change := range []punctual.Change{0, punctual.ChangeCancel, punctual.ChangeReschedule} {
 		t.Run(fmt.Sprint("change ", change), func(t *testing.T) {
@@ -158,14 +161,15 @@ func TestNobodyTakesWhatIsBeingLeased(t *testing.T) {
 	}
 }
 
-// slowDisk is a store in which a step of a claim of topic "slow" has to wait until release is called. Its topic "quick" has
-// message q.
+// slowDisk is a store in which a step of a claim of topic "slow" has to wait until release is
+// called. Its topic "quick" has message q.
 type slowDisk struct {
 	*killRig
 	release func()
 }
 
-// slowKinds are what a claim may have to wait for. comes says whether message s of topic slow is delivered in the end.
+// slowKinds are what a claim may have to wait for. comes says whether message s of topic slow is
+// delivered in the end.
 var slowKinds = []struct {
 	name  string
 	comes bool
@@ -214,8 +218,9 @@ func (k *killRig) whileItMoves(c punctual.Claim) (ds []punctual.Delivery, err er
 	}
 }
 
-// TestClaimDoesNotWaitForASlowTopic: a claim of two topics returns with the message of the one, although the other has a message to
-// load while the write lock is held, or a message to end while the fsync of the log hangs.
+// TestClaimDoesNotWaitForASlowTopic: a claim of two topics returns with the message of the one,
+// although the other has a message to load while the write lock is held, or a message to end while
+// the fsync of the log hangs.
 func TestClaimDoesNotWaitForASlowTopic(t *testing.T) {
 	for _, kind := range slowKinds {
 		for _, topics := range [][]string{{"quick", "slow"}, {"slow", "quick"}} {
@@ -232,7 +237,8 @@ func TestClaimDoesNotWaitForASlowTopic(t *testing.T) {
 	}
 }
 
-// TestClaimWaitsForASlowTopicAlone: a claim that has nothing else to deliver waits for the slow step, also when its Wait is 0.
+// TestClaimWaitsForASlowTopicAlone: a claim that has nothing else to deliver waits for the slow
+// step, also when its Wait is 0.
 func TestClaimWaitsForASlowTopicAlone(t *testing.T) {
 	for _, kind := range slowKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -254,7 +260,8 @@ func TestClaimWaitsForASlowTopicAlone(t *testing.T) {
 	}
 }
 
-// mustComeThrough fails the test unless message s of topic slow is delivered in the end, or is dead if it does not come.
+// mustComeThrough fails the test unless message s of topic slow is delivered in the end, or is dead
+// if it does not come.
 func (k *killRig) mustComeThrough(comes bool) {
 	if comes {
 		ds, err := k.Claim(k.t.Context(), punctual.Claim{Topics: []string{"slow"}, Max: 10})
@@ -269,8 +276,9 @@ func (k *killRig) mustComeThrough(comes bool) {
 	})
 }
 
-// TestWaiterIsHintedWhileItPolls: a message that comes between the poll of a waiting claim and its sleep must wake the claim,
-// however far ahead the message is due, because the claim may have found no message, and would sleep until its Wait is over.
+// TestWaiterIsHintedWhileItPolls: a message that comes between the poll of a waiting claim and its
+// sleep must wake the claim, however far ahead the message is due, because the claim may have found
+// no message, and would sleep until its Wait is over.
 func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	k := newKillRig(t)
 	w := k.waiters.add([]string{"o"})
@@ -301,8 +309,9 @@ func TestWaiterIsHintedWhileItPolls(t *testing.T) {
 	hinted("was woken and polls again")
 }
 
-// TestExtensionBesideAChangeThatIsGivenUp: the caller gives up a call of an extension and a snooze while the fsync of the snooze
-// hangs. The extension is in force in memory, where others see it, so it must survive a kill.
+// TestExtensionBesideAChangeThatIsGivenUp: the caller gives up a call of an extension and a snooze
+// while the fsync of the snooze hangs. The extension is in force in memory, where others see it, so
+// it must survive a kill.
 func TestExtensionBesideAChangeThatIsGivenUp(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"}, punctual.NewMessage{Topic: "o", ID: "b"})
@@ -342,8 +351,9 @@ func TestExtensionBesideAChangeThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestExtensionBeforeAnAckThatIsNotLogged: an ack changes memory before an extension of the same lease is in the claim log. The
-// extension is logged and answered, then the process is killed before the ack is logged. The extension survives that.
+// TestExtensionBeforeAnAckThatIsNotLogged: an ack changes memory before an extension of the same
+// lease is in the claim log. The extension is logged and answered, then the process is killed
+// before the ack is logged. The extension survives that.
 func TestExtensionBeforeAnAckThatIsNotLogged(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})

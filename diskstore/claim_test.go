@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// killRig is a store whose files are in memory, so that a test can see what a kill -9 would leave: the files as they
-// were written, synced or not.
+// killRig is a store whose files are in memory, so that a test can see what a kill -9 would leave:
+// the files as they were written, synced or not.
 type killRig struct {
 	*Store
 	t      *testing.T
@@ -47,7 +47,8 @@ func (k *killRig) reopened(files *vfs.MemFS) *Store {
 // slowClaim is a claim that stops between its two steps.
 type slowClaim struct{ *attempt }
 
-// reserve is the first step of a claim: it reserves the message, which no other claim encounters then.
+// reserve is the first step of a claim: it reserves the message, which no other claim encounters
+// then.
 func (k *killRig) reserve() slowClaim {
 	k.t.Helper()
 	c := slowClaim{&attempt{s: k.Store, c: &punctual.Claim{Max: 10, Lease: limits.MinLease}, now: k.Store.clock.ms(), stop: func() {}}}
@@ -57,7 +58,8 @@ func (k *killRig) reserve() slowClaim {
 	return c
 }
 
-// finishClaim is the second step of a claim: it grants the leases, writes them to the claim log, and makes them.
+// finishClaim is the second step of a claim: it grants the leases, writes them to the claim log,
+// and makes them.
 func (k *killRig) finishClaim(c slowClaim) []punctual.Delivery {
 	k.t.Helper()
 	ds, err := k.deliver(k.index.Grant(c.got, c.c.Lease, k.Store.clock.ms))
@@ -67,7 +69,8 @@ func (k *killRig) finishClaim(c slowClaim) []punctual.Delivery {
 	return ds
 }
 
-// waiting begins a claim of another consumer and returns when the claim sleeps. The channel gets its error.
+// waiting begins a claim of another consumer and returns when the claim sleeps. The channel gets
+// its error.
 func (k *killRig) waiting() <-chan error {
 	k.t.Helper()
 	done := make(chan error, 1)
@@ -82,8 +85,8 @@ func (k *killRig) waiting() <-chan error {
 	return done
 }
 
-// rotate replaces the claim log, as maintenance does when a segment is full. It fails the test if older segments are
-// left, because the test would show nothing then.
+// rotate replaces the claim log, as maintenance does when a segment is full. It fails the test if
+// older segments are left, because the test would show nothing then.
 func (k *killRig) rotate() {
 	k.t.Helper()
 	num := k.claims.Segment() + 1
@@ -103,9 +106,9 @@ func mustBeAttempt(t *testing.T, ds []punctual.Delivery, want int) {
 	}
 }
 
-// TestClaimLogIsReplacedDuringAClaim: the new segment is written between the two steps of a
-// claim, then the process is killed. The attempt that was handed out must count, and not the earlier
-// lease of the message, if it had one, with which the new segment begins.
+// TestClaimLogIsReplacedDuringAClaim: the new segment is written between the two steps of a claim,
+// then the process is killed. The attempt that was handed out must count, and not the earlier lease
+// of the message, if it had one, with which the new segment begins.
 func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -118,8 +121,8 @@ func TestClaimLogIsReplacedDuringAClaim(t *testing.T) {
 	}
 }
 
-// TestKilledDuringAClaim: the claim log is replaced between the two steps of a claim, and the process is killed before the
-// claim has written its lease. The attempts before must still count.
+// TestKilledDuringAClaim: the claim log is replaced between the two steps of a claim, and the
+// process is killed before the claim has written its lease. The attempts before must still count.
 func TestKilledDuringAClaim(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -205,7 +208,8 @@ func TestClaimIsSlowerThanItsLease(t *testing.T) {
 }
 
 // TestClaimReturnsNothingTwice: while a claim ends an expired message, more time passes than its
-// leases last. The claim must not lease the other message twice, and that lease begins after this time.
+// leases last. The claim must not lease the other message twice, and that lease begins after this
+// time.
 func TestClaimReturnsNothingTwice(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "expired", ExpireAfter: time.Millisecond}, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -236,8 +240,9 @@ func TestClaimReturnsNothingTwice(t *testing.T) {
 	mustBeAttempt(t, claim(t, k, "o", 10), 2)
 }
 
-// TestClaimThatFailsPutsItsMessagesBack: a claim whose claim log could not be written leaves nothing behind. It wakes the claim that
-// waits, which meets the same failure at once, and the next claim gets the message with the same attempt.
+// TestClaimThatFailsPutsItsMessagesBack: a claim whose claim log could not be written leaves
+// nothing behind. It wakes the claim that waits, which meets the same failure at once, and the next
+// claim gets the message with the same attempt.
 func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -276,9 +281,9 @@ func TestClaimThatFailsPutsItsMessagesBack(t *testing.T) {
 	mustBeAccounted(t, k.Store, 1000)
 }
 
-// TestClaimLogIsReplacedBeforeASettlementIsWritten: a settlement takes its lease out of memory before
-// the database's log is written. A segment of the claim log that has the lease must not be deleted
-// before that, because a kill in between would take the attempt back.
+// TestClaimLogIsReplacedBeforeASettlementIsWritten: a settlement takes its lease out of memory
+// before the database's log is written. A segment of the claim log that has the lease must not be
+// deleted before that, because a kill in between would take the attempt back.
 func TestClaimLogIsReplacedBeforeASettlementIsWritten(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "a"})
@@ -331,7 +336,8 @@ func TestClaimLogIsReplacedBeforeASettlementIsWritten(t *testing.T) {
 	mustBeAttempt(t, claim(t, k.reopened(files), "o", 10), 2)
 }
 
-// transactions returns the number of the last transaction. It takes the write lock, so that none is being filled.
+// transactions returns the number of the last transaction. It takes the write lock, so that none is
+// being filled.
 func (k *killRig) transactions(t *testing.T) uint64 {
 	defer holdWriteLock(t, k.Store)()
 	return k.db.LastTxn()

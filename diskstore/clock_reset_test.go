@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestAbsurdClock: a machine's clock that is further than examine.MaxClockStep from the store's is refused, in either direction, and the
-// store's clock stays where it was.
+// TestAbsurdClock: a machine's clock that is further than examine.MaxClockStep from the store's is
+// refused, in either direction, and the store's clock stays where it was.
 func TestAbsurdClock(t *testing.T) {
 	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, dir, &Options{Clock: clock}))
@@ -32,7 +32,8 @@ func TestAbsurdClock(t *testing.T) {
 	}
 }
 
-// TestResetClock: a clock that read ten years ahead while the store ran is set right on the stopped store.
+// TestResetClock: a clock that read ten years ahead while the store ran is set right on the stopped
+// store.
 func TestResetClock(t *testing.T) {
 	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	s, err := Open(dir, &Options{Clock: clock})
@@ -90,8 +91,8 @@ func TestResetClock(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestResetClockThatIsRight: ResetClock finds no store, does not reset a clock that Open would bring to the machine's time by
-// itself, and does reset one that is two years behind.
+// TestResetClockThatIsRight: ResetClock finds no store, does not reset a clock that Open would
+// bring to the machine's time by itself, and does reset one that is two years behind.
 func TestResetClockThatIsRight(t *testing.T) {
 	dir, clock := t.TempDir(), storekit.NewManualClock(testStart)
 	if _, err := ResetClock(dir, &Options{Clock: clock}); !errors.Is(err, punctual.ErrNotFound) {

@@ -18,27 +18,32 @@ import (
 
 // A step of the store's clock back (P8) has three parts:
 //
-//  1. With the write lock, the lock of the claim log and that of memory held, the clock steps and all leases move (memory.Index.Step).
-//     Whatever depends on the time is decided with one of these locks held, by a time that was read with the lock held, or is decided
-//     anew (memory.Index.Grant). So nothing that was decided by the time before comes after the step.
-//  2. A transaction records the step. The claim log writes it before the first time after the step, so that the two agree after a
-//     kill, also when it comes before the transaction.
-//  3. What was set while the clock was ahead and is on disk moves in transactions of up to carryBatch messages: some at once, and the
-//     rest by maintenance. After a restart the search begins again, because the database knows that it has not ended.
+//  1. With the write lock, the lock of the claim log and that of memory held, the clock steps and
+//     all leases move (memory.Index.Step). Whatever depends on the time is decided with one of
+//     these locks held, by a time that was read with the lock held, or is decided anew
+//     (memory.Index.Grant). So nothing that was decided by the time before comes after the step.
+//  2. A transaction records the step. The claim log writes it before the first time after the step,
+//     so that the two agree after a kill, also when it comes before the transaction.
+//  3. What was set while the clock was ahead and is on disk moves in transactions of up to
+//     carryBatch messages: some at once, and the rest by maintenance. After a restart the search
+//     begins again, because the database knows that it has not ended.
 //
-// The clock takes no further step before part 3 has ended, so that no message is carried over the wrong step.
+// The clock takes no further step before part 3 has ended, so that no message is carried over the
+// wrong step.
 
 const (
 	carryKeys  = 10_000 // about how many keys are read for one transaction
 	carryBatch = 1000   // how many messages one transaction moves at most
-	// carryAtOnce is how many transactions a step makes before calls go on. The rest is left to maintenance.
+	// carryAtOnce is how many transactions a step makes before calls go on. The rest is left to
+	// maintenance.
 	carryAtOnce = 4
 )
 
 // stepping is the step of the clock under way, and what is left of the last one.
 type stepping struct {
 	mu sync.Mutex // taken before forgetting and before the write lock
-	// underWay tells that a step has begun and that what it moves at once has not been moved yet. Calls that begin then wait for mu.
+	// underWay tells that a step has begun and that what it moves at once has not been moved yet.
+	// Calls that begin then wait for mu.
 	underWay atomic.Bool
 	last     atomic.Pointer[record.Step] // the last step; nil until the store is open
 	carry    *database.Carry             // guarded by mu: what looks for messages to move; nil once all have moved
@@ -51,8 +56,8 @@ func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
 	return s.withClock(ctx, "clock", func() error { return nil })
 }
 
-// StepClock steps the store's clock back at once if it is ahead; see storekit.ClockKeeper. Before that it moves all that is left of the
-// last step.
+// StepClock steps the store's clock back at once if it is ahead; see storekit.ClockKeeper. Before
+// that it moves all that is left of the last step.
 func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	return s.withClock(ctx, "step the clock", func() error {
 		s.stepping.mu.Lock()
@@ -90,8 +95,9 @@ func (s *Store) clockState() storekit.ClockState {
 	return state
 }
 
-// followClock steps the clock if that is due, and waits for a step under way. A call begins with it, so that the call finds the clock
-// and the messages as they are after the step. Called outside of State.Enter and State.Leave, and without a lock.
+// followClock steps the clock if that is due, and waits for a step under way. A call begins with
+// it, so that the call finds the clock and the messages as they are after the step. Called outside
+// of State.Enter and State.Leave, and without a lock.
 func (s *Store) followClock(ctx context.Context) error {
 	if !s.clock.StepDue() && !s.stepping.underWay.Load() {
 		return nil
@@ -108,7 +114,8 @@ func (s *Store) followClock(ctx context.Context) error {
 	return s.step(ctx)
 }
 
-// step steps the clock if it is ahead, and moves some of what was set meanwhile. Called with stepping.mu held.
+// step steps the clock if it is ahead, and moves some of what was set meanwhile. Called with
+// stepping.mu held.
 func (s *Store) step(ctx context.Context) error {
 	p := &s.stepping
 	p.underWay.Store(true)
@@ -160,7 +167,8 @@ func (s *Store) step(ctx context.Context) error {
 	return nil
 }
 
-// carryOn moves some more of what the last step of the clock moves, and tells whether there is more.
+// carryOn moves some more of what the last step of the clock moves, and tells whether there is
+// more.
 func (s *Store) carryOn(ctx context.Context) (more bool, err error) {
 	s.stepping.mu.Lock()
 	defer s.stepping.mu.Unlock()
@@ -171,7 +179,8 @@ func (s *Store) carryOn(ctx context.Context) (more bool, err error) {
 	return s.stepping.carry != nil, err
 }
 
-// carrySome makes one transaction of what the last step of the clock moves. Called with stepping.mu held.
+// carrySome makes one transaction of what the last step of the clock moves. Called with stepping.mu
+// held.
 func (s *Store) carrySome(ctx context.Context) (err error) {
 	p := &s.stepping
 	if len(p.found) == 0 && !p.read {
@@ -190,8 +199,8 @@ func (s *Store) carrySome(ctx context.Context) (err error) {
 	if len(p.found) > 0 || !p.read {
 		return nil
 	}
-	// A message that was leased has stayed where it is. Its lease is to survive a power cut before the search counts as done, because
-	// without the lease the message would have to move.
+	// A message that was leased has stayed where it is. Its lease is to survive a power cut before
+	// the search counts as done, because without the lease the message would have to move.
 	if err := s.replaceFullSegment(ctx); err != nil {
 		return err
 	}

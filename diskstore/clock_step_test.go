@@ -28,8 +28,9 @@ func stepClock(t *testing.T, s *Store) storekit.ClockState {
 	return state
 }
 
-// TestKillAtAStep copies the files before each change of a file while the clock steps, as a kill and as a power cut would leave them.
-// Opened again, the store has stepped or it has not, and steps then; leases and delays are as after one whole step.
+// TestKillAtAStep copies the files before each change of a file while the clock steps, as a kill
+// and as a power cut would leave them. Opened again, the store has stepped or it has not, and steps
+// then; leases and delays are as after one whole step.
 func TestKillAtAStep(t *testing.T) {
 	type left struct {
 		mem *vfs.MemFS
@@ -149,8 +150,9 @@ func TestKillAtAStep(t *testing.T) {
 	}
 }
 
-// TestStepBetweenReservedAndLeased: the clock steps while a claim is between its steps. A message that is not due any more is not
-// delivered, and a lease that was granted has its length by the new time (P2, P3).
+// TestStepBetweenReservedAndLeased: the clock steps while a claim is between its steps. A message
+// that is not due any more is not delivered, and a lease that was granted has its length by the new
+// time (P2, P3).
 func TestStepBetweenReservedAndLeased(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock, Logger: quiet, byHand: true})
@@ -205,8 +207,8 @@ func TestStepBetweenReservedAndLeased(t *testing.T) {
 	}
 }
 
-// TestStepWithALargeBacklog: more messages than memory holds were set while the clock was ahead, beside as many that were not. Each
-// comes at its time, by the work of maintenance.
+// TestStepWithALargeBacklog: more messages than memory holds were set while the clock was ahead,
+// beside as many that were not. Each comes at its time, by the work of maintenance.
 func TestStepWithALargeBacklog(t *testing.T) {
 	const n, size = 6000, 100
 	clock := storekit.NewManualClock(testStart)
@@ -291,8 +293,9 @@ func TestStepWithALargeBacklog(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestStepsBesideEverything steps the clock again and again while others push, claim, extend and ack. As long as the clock is never ahead
-// for as long as a lease lasts, each message has one holder only.
+// TestStepsBesideEverything steps the clock again and again while others push, claim, extend and
+// ack. As long as the clock is never ahead for as long as a lease lasts, each message has one
+// holder only.
 func TestStepsBesideEverything(t *testing.T) {
 	const n, ahead, lease = 200, 30 * time.Minute, 4 * time.Hour
 	clock := storekit.NewManualClock(testStart)

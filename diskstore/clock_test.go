@@ -56,8 +56,9 @@ func clockOf(t *testing.T, files *vfs.MemFS, now time.Time) time.Time {
 	return at
 }
 
-// TestClockAfterPowerCut: after a power cut the clock is not behind a change that was durable, and once maintenance has run
-// it is at most watermarkInterval behind any other time that was given out.
+// TestClockAfterPowerCut: after a power cut the clock is not behind a change that was durable, and
+// once maintenance has run it is at most watermarkInterval behind any other time that was given
+// out.
 func TestClockAfterPowerCut(t *testing.T) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{fs: mem, Clock: clock, Logger: quiet})
@@ -103,8 +104,8 @@ func TestClockAfterPowerCut(t *testing.T) {
 	at(clock.Now(), "after a look at the clock")
 }
 
-// TestUpkeepByItself lets time pass for a store that is used: the store writes watermarks and the clock
-// without being asked or closed. While nobody uses it, the store changes no file.
+// TestUpkeepByItself lets time pass for a store that is used: the store writes watermarks and the
+// clock without being asked or closed. While nobody uses it, the store changes no file.
 func TestUpkeepByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, f := vfs.NewCrashableMem(), &faults{}

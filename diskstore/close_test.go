@@ -43,8 +43,8 @@ func (f slowFile) ReadAt(b []byte, off int64) (int, error) {
 	return f.File.ReadAt(b, off)
 }
 
-// slowStore opens a store with 2000 messages in two tables. No block of these is in the cache yet, so its first read is one of the
-// slow disk.
+// slowStore opens a store with 2000 messages in two tables. No block of these is in the cache yet,
+// so its first read is one of the slow disk.
 func slowStore(t *testing.T, each func()) (*Store, *Options, *atomic.Bool) {
 	t.Helper()
 	armed := &atomic.Bool{}
@@ -85,8 +85,9 @@ func mustCloseSoundly(t *testing.T, s *Store, o *Options, armed *atomic.Bool) {
 	closeStore(t, again)
 }
 
-// TestSlowCloseEndsACheck closes a store while a check reads, on a disk so slow that the check would take
-// far longer than CommitTimeout. Close ends the check, and does not take the disk for hanging.
+// TestSlowCloseEndsACheck closes a store while a check reads, on a disk so slow that the check
+// would take far longer than CommitTimeout. Close ends the check, and does not take the disk for
+// hanging.
 func TestSlowCloseEndsACheck(t *testing.T) { alone(t, closeEndsACheck) }
 
 func closeEndsACheck(t *testing.T) {
@@ -111,7 +112,8 @@ func closeEndsACheck(t *testing.T) {
 	}
 }
 
-// TestSlowCloseEndsACompaction is the same for a compaction: Close gives it some time, ends it, and does not take the disk for hanging.
+// TestSlowCloseEndsACompaction is the same for a compaction: Close gives it some time, ends it, and
+// does not take the disk for hanging.
 func TestSlowCloseEndsACompaction(t *testing.T) { alone(t, closeEndsACompaction) }
 
 func closeEndsACompaction(t *testing.T) {
@@ -138,8 +140,8 @@ func closeEndsACompaction(t *testing.T) {
 	mustCloseSoundly(t, s, o, armed)
 }
 
-// TestSlowCheckEndsWithItsContext: a check ends when its context ends, also while the database compares its levels, which looks at no
-// context.
+// TestSlowCheckEndsWithItsContext: a check ends when its context ends, also while the database
+// compares its levels, which looks at no context.
 func TestSlowCheckEndsWithItsContext(t *testing.T) {
 	reading, release := make(chan struct{}, 1), make(chan struct{})
 	s, o, armed := slowStore(t, func() {

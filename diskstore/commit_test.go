@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestPushesShareAnFsync holds the fsync of one push while others come. Until that fsync is done none of the pushes returns, and
-// none of their messages can be claimed. Then at most two more fsyncs are enough for all.
+// TestPushesShareAnFsync holds the fsync of one push while others come. Until that fsync is done
+// none of the pushes returns, and none of their messages can be claimed. Then at most two more
+// fsyncs are enough for all.
 func TestPushesShareAnFsync(t *testing.T) {
 	f, begun, release := &faults{}, make(chan struct{}), make(chan struct{})
 	s := openAt(t, "store", &Options{fs: hookFS{vfs.NewMem(), f.hook}})
@@ -71,9 +72,10 @@ func TestPushesShareAnFsync(t *testing.T) {
 	}
 }
 
-// TestWatermark: the watermark of a topic, below which nothing is searched, is raised past finished messages. It stops
-// before a leased message, and is lowered when a message is pushed below it. Without the watermark each search would
-// begin with all deleted keys that no compaction has dropped.
+// TestWatermark: the watermark of a topic, below which nothing is searched, is raised past finished
+// messages. It stops before a leased message, and is lowered when a message is pushed below it.
+// Without the watermark each search would begin with all deleted keys that no compaction has
+// dropped.
 func TestWatermark(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, t.TempDir(), &Options{Clock: clock})

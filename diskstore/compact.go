@@ -35,7 +35,8 @@ func (s *Store) runReclaimer() {
 	}
 }
 
-// reclaim gives back the space of what was deleted. It writes the watermarks first, because they tell where that is.
+// reclaim gives back the space of what was deleted. It writes the watermarks first, because they
+// tell where that is.
 func (s *Store) reclaim(ctx context.Context, r *database.Reclaimer, least uint64) error {
 	return r.Run(ctx, least, func(ctx context.Context, look func()) error {
 		if err := s.writeWatermarks(ctx); err != nil {

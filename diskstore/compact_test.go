@@ -52,8 +52,9 @@ func finish(t *testing.T, s *Store, topic string, n int, verb punctual.Verb) {
 	}
 }
 
-// TestSlowSpaceComesBack deletes most or all of many large messages, in several ways. The tables must shrink to about what
-// is left, without a push or a reopening. The messages that were not deleted must still be there.
+// TestSlowSpaceComesBack deletes most or all of many large messages, in several ways. The tables
+// must shrink to about what is left, without a push or a reopening. The messages that were not
+// deleted must still be there.
 func TestSlowSpaceComesBack(t *testing.T) {
 	const n, kept = 64, 4
 	for _, c := range []struct {
@@ -149,8 +150,9 @@ func (s *Store) tableBytes() uint64 {
 	return s.db.Stats().TableBytes
 }
 
-// TestReclaimLeavesWhatIsWorthLittle: a stretch of keys is not compacted when its messages live, when few of its bytes are
-// deleted, or when an earlier compaction could not drop the deleted keys because a snapshot still needs them.
+// TestReclaimLeavesWhatIsWorthLittle: a stretch of keys is not compacted when its messages live,
+// when few of its bytes are deleted, or when an earlier compaction could not drop the deleted keys
+// because a snapshot still needs them.
 func TestReclaimLeavesWhatIsWorthLittle(t *testing.T) {
 	s := openAt(t, t.TempDir(), nil)
 	fillTables(t, s, "o", 16)

@@ -59,7 +59,8 @@ func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Sto
 	return openAt(t, old.(*Store).dir, &Options{Clock: clock})
 }
 
-// The cases of the suite that open a store again hold also when the process is killed instead of closing the store.
+// The cases of the suite that open a store again hold also when the process is killed instead of
+// closing the store.
 func TestConformanceAfterKill(t *testing.T) {
 	t.Parallel()
 	storetest.RunReopen(t, openInMemory, kill)
@@ -70,26 +71,27 @@ func TestSlowRandomHistoriesAfterKill(t *testing.T) {
 	random.Run(t, openInMemory, storetest.WithReopen(kill))
 }
 
-// openInMemory opens a store whose files are in memory, so that they can be copied at one instant. Its purges clear topics however
-// few messages these have.
+// openInMemory opens a store whose files are in memory, so that they can be copied at one instant.
+// Its purges clear topics however few messages these have.
 func openInMemory(t *testing.T, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openAt(t, "store", &Options{Clock: clock, fs: vfs.NewCrashableMem(), clearFrom: 1})
 }
 
-// kill opens a copy of the files as they are. The old store stays open on its own files until the end of the test, which stands for
-// the process that was killed.
+// kill opens a copy of the files as they are. The old store stays open on its own files until the
+// end of the test, which stands for the process that was killed.
 func kill(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openAt(t, "store", &Options{Clock: clock, fs: afterKill(old.(*Store).opt.fs.(*vfs.MemFS)), clearFrom: 1})
 }
 
-// memoryGroups selects the groups of the suite that make test runs with little memory: those about the order and the number of
-// messages, and about what becomes of a message that may be on disk alone.
+// memoryGroups selects the groups of the suite that make test runs with little memory: those about
+// the order and the number of messages, and about what becomes of a message that may be on disk
+// alone.
 var memoryGroups = regexp.MustCompile("/(claim|wait|then|amend|attempts|fencing|clock|large|isolation|contract|reopen)/")
 
-// TestSlowWithLittleMemory: nearly every message has to leave memory and to be loaded again, and the store keeps the contract all the
-// same. All groups of the suite run in make torture.
+// TestSlowWithLittleMemory: nearly every message has to leave memory and to be loaded again, and
+// the store keeps the contract all the same. All groups of the suite run in make torture.
 func TestSlowWithLittleMemory(t *testing.T) {
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		return openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, MemoryBytes: 1})

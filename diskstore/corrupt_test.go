@@ -44,7 +44,8 @@ func classOf(name string) string {
 	return name // LOCK, FORMAT-2
 }
 
-// damage is a way to damage a file: do changes bytes of it, the first of them at a given place, and a nil do stands for removing the file.
+// damage is a way to damage a file: do changes bytes of it, the first of them at a given place, and
+// a nil do stands for removing the file.
 type damage struct {
 	name string
 	do   func(data []byte, from int) []byte
@@ -67,14 +68,14 @@ var damages = []damage{
 type damagedStore struct {
 	mem   *vfs.MemFS
 	lines []ledger.Line
-	// tail is where the last acknowledged record begins in the newest log of a killed store.
-	// Damage after tail looks to the database like a record that a power cut tore. The durable marker
-	// in the claim log tells the two apart.
+	// tail is where the last acknowledged record begins in the newest log of a killed store. Damage
+	// after tail looks to the database like a record that a power cut tore. The durable marker in
+	// the claim log tells the two apart.
 	tail int
 }
 
-// fill works on a store and returns it with its history. If many is set, a part of the messages is in two
-// tables and the rest in the log; otherwise all are in the log.
+// fill works on a store and returns it with its history. If many is set, a part of the messages is
+// in two tables and the rest in the log; otherwise all are in the log.
 func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	t.Helper()
 	made.mem = vfs.NewCrashableMem()
@@ -100,7 +101,8 @@ func fill(t *testing.T, many bool) (s *Store, made damagedStore) {
 	}
 	open()
 	if many {
-		// Only two tables are made, because a failed database tries for ever to compact a damaged one.
+		// Only two tables are made, because a failed database tries for ever to compact a damaged
+		// one.
 		work(w.Push, 60)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -179,7 +181,8 @@ func TestSlowDamagedKilledStore(t *testing.T) {
 	alone(t, func(t *testing.T) { damageKilled(t, false) })
 }
 
-// TestSlowDamagedLargeStore does the same to a killed store that has two tables and has been reopened.
+// TestSlowDamagedLargeStore does the same to a killed store that has two tables and has been
+// reopened.
 func TestSlowDamagedLargeStore(t *testing.T) { alone(t, func(t *testing.T) { damageKilled(t, true) }) }
 
 func damageKilled(t *testing.T, many bool) {
@@ -197,8 +200,9 @@ func damageKilled(t *testing.T, many bool) {
 	damageAll(t, made, want)
 }
 
-// noticing says which damage is noticed, as docs/lab/reliability.md does; each item is a class of files and a kind of damage. Damage
-// is noticed only sometimes where the file has copies, or places on which nothing depends.
+// noticing says which damage is noticed, as docs/lab/reliability.md does; each item is a class of
+// files and a kind of damage. Damage is noticed only sometimes where the file has copies, or places
+// on which nothing depends.
 type noticing struct{ always, sometimes, never []string }
 
 var (
@@ -214,7 +218,8 @@ func every(class string) (keys []string) {
 	return keys
 }
 
-// tally counts how damages of one kind ended: refused by Open, reported later, without a loss, or with a loss that nobody noticed.
+// tally counts how damages of one kind ended: refused by Open, reported later, without a loss, or
+// with a loss that nobody noticed.
 type tally struct{ refused, reported, intact, lost int }
 
 func (c *tally) noticed() int { return c.refused + c.reported }
@@ -249,7 +254,8 @@ func damageAll(t *testing.T, made damagedStore, want noticing) {
 	}
 }
 
-// check compares what was noticed with what is expected, and fails the test where nothing was damaged at all.
+// check compares what was noticed with what is expected, and fails the test where nothing was
+// damaged at all.
 func (x noticing) check(t *testing.T, counts map[string]*tally) {
 	t.Helper()
 	each := func(keys []string, right func(*tally) bool, what string) {
@@ -317,7 +323,8 @@ func damageOne(t *testing.T, made damagedStore, name string, d damage, from int,
 	}
 }
 
-// hurt damages a file, and tells whether that changed the file, because bytes that are zeroed may have been zero before.
+// hurt damages a file, and tells whether that changed the file, because bytes that are zeroed may
+// have been zero before.
 func hurt(t *testing.T, mem *vfs.MemFS, name string, d damage, from int) bool {
 	t.Helper()
 	data := readMem(t, mem, name)

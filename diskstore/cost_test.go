@@ -14,10 +14,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestSlowCostOfALife bounds what the life of a message costs that uses no follow-ups, no conditions and no companions: how often
-// memory is allocated, and how many bytes the transaction of its push has. A new feature must not add to either. Another
-// release of Go or of the database may change these numbers; then they are measured anew, before and after.
-// The race detector allocates, too, so the test runs without it, among the slow ones.
+// TestSlowCostOfALife bounds what the life of a message costs that uses no follow-ups, no
+// conditions and no companions: how often memory is allocated, and how many bytes the transaction
+// of its push has. A new feature must not add to either. Another release of Go or of the database
+// may change these numbers; then they are measured anew, before and after. The race detector
+// allocates, too, so the test runs without it, among the slow ones.
 func TestSlowCostOfALife(t *testing.T) {
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), Logger: quiet, byHand: true})
 	ms := []punctual.NewMessage{{Topic: "o", ID: "a", Body: make([]byte, 100)}}

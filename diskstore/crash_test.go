@@ -22,8 +22,9 @@ import (
 // for another number.
 const crashClones = 100
 
-// TestSlowPowerCut cuts the power of a machine that works on a store. Each clone of its files, with any part of what was
-// not synced missing, must open and hold all that was acknowledged, but for what a power cut may take (doc.go).
+// TestSlowPowerCut cuts the power of a machine that works on a store. Each clone of its files, with
+// any part of what was not synced missing, must open and hold all that was acknowledged, but for
+// what a power cut may take (doc.go).
 func TestSlowPowerCut(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)
@@ -83,8 +84,8 @@ type powerClone struct {
 	lines   int   // how many lines of the history were written down before the cut
 	at      int64 // the time just after the cut, in Unix milliseconds
 
-	// lost and kept are, by class, the files that lack something that was written, and those that have
-	// something that was not synced.
+	// lost and kept are, by class, the files that lack something that was written, and those that
+	// have something that was not synced.
 	lost, kept map[string]int
 }
 
@@ -100,9 +101,9 @@ func (p *powerCuts) note(e ledger.Line) {
 	p.lines = append(p.lines, e)
 }
 
-// hook lets some fsyncs of the log hang for a moment, so that calls are made that find what is not durable yet. It
-// also takes a clone before some of the calls to the disk, more often before fsyncs that hung and before calls that are neither
-// a write nor an fsync.
+// hook lets some fsyncs of the log hang for a moment, so that calls are made that find what is not
+// durable yet. It also takes a clone before some of the calls to the disk, more often before fsyncs
+// that hung and before calls that are neither a write nor an fsync.
 func (p *powerCuts) hook(op fsOp) error {
 	hangs := p.hangs(op)
 	if hangs > 0 {
@@ -134,16 +135,16 @@ func (p *powerCuts) hangs(op fsOp) time.Duration {
 	return time.Duration(1+p.rng.IntN(25)) * time.Millisecond
 }
 
-// cut takes a clone. Called with mu held, so that nobody can write a line meanwhile: the lines written so far are those of the time
-// before the cut.
+// cut takes a clone. Called with mu held, so that nobody can write a line meanwhile: the lines
+// written so far are those of the time before the cut.
 func (p *powerCuts) cut(op fsOp) {
 	c := powerClone{op: op, percent: p.rng.IntN(101), lines: len(p.lines)}
 	if p.rng.IntN(3) == 0 {
 		c.percent = 0
 	}
 	rng := rand.New(rand.NewPCG(p.rng.Uint64(), 0))
-	// Other files may be written and synced meanwhile. What stands in the first clone was written before the cut, and what
-	// is missing in the last one was not synced before it.
+	// Other files may be written and synced meanwhile. What stands in the first clone was written
+	// before the cut, and what is missing in the last one was not synced before it.
 	written := copyOf(p.mem)
 	c.mem = p.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: rng})
 	c.at = time.Now().UnixMilli()
@@ -152,7 +153,8 @@ func (p *powerCuts) cut(op fsOp) {
 	p.clones = append(p.clones, c)
 }
 
-// missing counts, by class, the files of a store that have something in one clone that is not in another.
+// missing counts, by class, the files of a store that have something in one clone that is not in
+// another.
 func missing(from, in *vfs.MemFS) map[string]int {
 	out := map[string]int{}
 	names, err := from.List("store")
@@ -244,9 +246,10 @@ func (p *powerCuts) check(t *testing.T, i int, c powerClone) *ledger.Ledger {
 	return l
 }
 
-// TestSlowMarkerNeedsItsDirectorySynced shows one purpose of failstop.FS. Without that file system a power cut while a new MANIFEST
-// comes into force may leave a marker that names a missing file (cockroachdb/pebble issue 5825). The test cuts the power of a bare
-// database, too, to show that it cuts at the right moments.
+// TestSlowMarkerNeedsItsDirectorySynced shows one purpose of failstop.FS. Without that file system
+// a power cut while a new MANIFEST comes into force may leave a marker that names a missing file
+// (cockroachdb/pebble issue 5825). The test cuts the power of a bare database, too, to show that it
+// cuts at the right moments.
 func TestSlowMarkerNeedsItsDirectorySynced(t *testing.T) {
 	r := rand.New(rand.NewPCG(tortureSeed(t), 0))
 	bare := rotateUnderCuts(t, r, func(fs vfs.FS) vfs.FS { return fs })

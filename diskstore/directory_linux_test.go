@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestBoundDirectory: a directory that is also mounted at a second place is still one directory, for the
-// process that owns it and for others.
+// TestBoundDirectory: a directory that is also mounted at a second place is still one directory,
+// for the process that owns it and for others.
 func TestBoundDirectory(t *testing.T) {
 	if os.Getenv("PUNCTUAL_BOUND") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBoundDirectory$", "-test.count=1", "-test.v")

@@ -71,7 +71,8 @@ func TestOpenerChild(t *testing.T) {
 	fmt.Println(string(line))
 }
 
-// pushAll pushes n messages, name-0 and so on, in topic o, each in a call of its own, and returns the IDs.
+// pushAll pushes n messages, name-0 and so on, in topic o, each in a call of its own, and returns
+// the IDs.
 func pushAll(t *testing.T, s *Store, name string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
@@ -81,7 +82,8 @@ func pushAll(t *testing.T, s *Store, name string, n int) (ids []string) {
 	return ids
 }
 
-// mustHold fails the test unless the store is sound, has as many live messages as there are IDs, and has each of these in topic o.
+// mustHold fails the test unless the store is sound, has as many live messages as there are IDs,
+// and has each of these in topic o.
 func mustHold(t *testing.T, s *Store, ids []string) {
 	t.Helper()
 	if r := mustBeSound(t, s); r.Live != int64(len(ids)) {
@@ -94,7 +96,8 @@ func mustHold(t *testing.T, s *Store, ids []string) {
 	}
 }
 
-// mustBeRefused fails the test unless another process was refused with ErrLocked and the number of this process.
+// mustBeRefused fails the test unless another process was refused with ErrLocked and the number of
+// this process.
 func mustBeRefused(t *testing.T, o opened) {
 	t.Helper()
 	if !o.Locked || !strings.Contains(o.Err, fmt.Sprintf("process %d ", os.Getpid())) {
@@ -103,7 +106,8 @@ func mustBeRefused(t *testing.T, o opened) {
 }
 
 // TestOwnerReadsItsLock: a backup or a checksum in the owner's own process opens and closes every
-// file. When a process closes a file it loses its POSIX locks of that file, but the directory must keep its owner.
+// file. When a process closes a file it loses its POSIX locks of that file, but the directory must
+// keep its owner.
 func TestOwnerReadsItsLock(t *testing.T) {
 	dir := t.TempDir()
 	s := openAt(t, dir, nil)
@@ -138,8 +142,9 @@ func (f lockless) Unwrap() vfs.FS { return f.FS }
 
 func (lockless) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// TestTwoOwners takes the lock of an open store away and lets a second store open its directory. The
-// first must notice that before it reports a change or a lease, and what either has reported is kept.
+// TestTwoOwners takes the lock of an open store away and lets a second store open its directory.
+// The first must notice that before it reports a change or a lease, and what either has reported is
+// kept.
 func TestTwoOwners(t *testing.T) { alone(t, twoOwners) }
 
 func twoOwners(t *testing.T) {
@@ -219,7 +224,8 @@ func letGoOfLock(t *testing.T, s *Store) {
 }
 
 // TestOpenedDuringTheFsync: the first store's push is in its fsync while a second store opens the
-// directory and reads it. The second store may not have read the push, so the push must not be reported as stored.
+// directory and reads it. The second store may not have read the push, so the push must not be
+// reported as stored.
 func TestOpenedDuringTheFsync(t *testing.T) { alone(t, openedDuringTheFsync) }
 
 func openedDuringTheFsync(t *testing.T) {
@@ -257,8 +263,8 @@ func openedDuringTheFsync(t *testing.T) {
 }
 
 // TestFormerOwnerLeavesFilesAlone: the database of the first store flushes after a second one has
-// opened the directory. The two number their files alike, so the first store must make none any more, and in the
-// end the directory has all messages of both.
+// opened the directory. The two number their files alike, so the first store must make none any
+// more, and in the end the directory has all messages of both.
 func TestFormerOwnerLeavesFilesAlone(t *testing.T) { alone(t, formerOwnerLeavesFilesAlone) }
 
 func formerOwnerLeavesFilesAlone(t *testing.T) {
@@ -297,8 +303,9 @@ func formerOwnerLeavesFilesAlone(t *testing.T) {
 	closeStore(t, s)
 }
 
-// TestEveryChangeLooksForTheMark takes the mark away before, or during, each kind of change that must look for the mark.
-// Without the mark no file is made, renamed or removed, and nothing is reported as kept.
+// TestEveryChangeLooksForTheMark takes the mark away before, or during, each kind of change that
+// must look for the mark. Without the mark no file is made, renamed or removed, and nothing is
+// reported as kept.
 func TestEveryChangeLooksForTheMark(t *testing.T) {
 	buf := []byte("x")
 	for _, c := range []struct {
@@ -375,9 +382,9 @@ func TestEveryChangeLooksForTheMark(t *testing.T) {
 	}
 }
 
-// workAfter pushes before and after something happens to the directory. After each later push it makes the store begin new
-// files: a table, a log and a segment of the claim log. It returns the IDs that were reported as stored, and the
-// first error.
+// workAfter pushes before and after something happens to the directory. After each later push it
+// makes the store begin new files: a table, a log and a segment of the claim log. It returns the
+// IDs that were reported as stored, and the first error.
 func workAfter(t *testing.T, s *Store, happens func()) (ids []string, failed error) {
 	t.Helper()
 	ids = pushAll(t, s, "before", 50)
@@ -549,8 +556,8 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 	mustHold(t, after, ids)
 }
 
-// TestNewerFormat: a store that a newer program has written is refused with an error that names its format
-// and asks for a newer release. Neither Open nor Examine changes anything in the directory.
+// TestNewerFormat: a store that a newer program has written is refused with an error that names its
+// format and asks for a newer release. Neither Open nor Examine changes anything in the directory.
 func TestNewerFormat(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -639,7 +646,8 @@ func (f failedLocks) Lock(name string) (io.Closer, error) {
 	return l, err
 }
 
-// TestLockWait: an Open with a LockWait gets the directory when its owner ends, and ErrLocked when the owner goes on.
+// TestLockWait: an Open with a LockWait gets the directory when its owner ends, and ErrLocked when
+// the owner goes on.
 func TestLockWait(t *testing.T) {
 	mem := vfs.NewMem()
 	first := openAt(t, "store", &Options{fs: mem, Logger: quiet})

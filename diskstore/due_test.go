@@ -11,15 +11,16 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// dueRig is a store with a large topic, whose due messages are not all counted anew for each answer.
+// dueRig is a store with a large topic, whose due messages are not all counted anew for each
+// answer.
 type dueRig struct {
 	*testing.T
 	s     *Store
 	clock *storekit.ManualClock
 }
 
-// holds compares what Stats, Topics and Forecast say with what List finds. It does so twice, because the second time they go on from
-// the counts of the first.
+// holds compares what Stats, Topics and Forecast say with what List finds. It does so twice,
+// because the second time they go on from the counts of the first.
 func (r dueRig) holds(when string) {
 	r.Helper()
 	for range 2 {
@@ -91,7 +92,8 @@ func (r dueRig) claim(n int) []punctual.Delivery {
 	return ds
 }
 
-// TestSlowCountsOfALargeTopic: the number of ready messages stays right whatever happens to messages between two counts.
+// TestSlowCountsOfALargeTopic: the number of ready messages stays right whatever happens to
+// messages between two counts.
 func TestSlowCountsOfALargeTopic(t *testing.T) {
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	dir := t.TempDir()

@@ -38,8 +38,8 @@ func TestSlowKillSchedules(t *testing.T) {
 	duties.RunKilledSchedules(t, "TestSlowKillSchedules", func(t *testing.T) string { return t.TempDir() }, openQuietly)
 }
 
-// TestSlowScheduleEverySecond lets a schedule for each second live for 500 simulated seconds, or as many as PUNCTUAL_TORTURE_SECONDS
-// says.
+// TestSlowScheduleEverySecond lets a schedule for each second live for 500 simulated seconds, or as
+// many as PUNCTUAL_TORTURE_SECONDS says.
 func TestSlowScheduleEverySecond(t *testing.T) { duties.RunEverySecond(t, openFresh, 500) }
 
 // TestFirstUse: what makes a companion is not late the first time.

@@ -10,17 +10,18 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A claim encounters messages that must not be delivered any more: cancelled under their last lease, expired, or out of
-// attempts. It hands them over to one goroutine, which ends those of all claims, many in one transaction. So a backlog of
-// expired messages costs only as many transactions as it fills, whatever the Max of the claims is, and a call that waits for
-// the write lock waits for one of these transactions at most.
+// A claim encounters messages that must not be delivered any more: cancelled under their last
+// lease, expired, or out of attempts. It hands them over to one goroutine, which ends those of all
+// claims, many in one transaction. So a backlog of expired messages costs only as many transactions
+// as it fills, whatever the Max of the claims is, and a call that waits for the write lock waits
+// for one of these transactions at most.
 
 const (
-	// endBatch is how many messages one transaction ends at most. Topics share it equally, so that a topic with
-	// few messages to end does not wait for one with many (P14).
+	// endBatch is how many messages one transaction ends at most. Topics share it equally, so that
+	// a topic with few messages to end does not wait for one with many (P14).
 	endBatch = 1000
-	// endBytes is what messages that wait for their end may cost in memory. Topics share that, too. While a topic
-	// has its share waiting, claims reserve nothing more in the topic.
+	// endBytes is what messages that wait for their end may cost in memory. Topics share that, too.
+	// While a topic has its share waiting, claims reserve nothing more in the topic.
 	endBytes = 16 << 20
 )
 
@@ -30,13 +31,14 @@ type endings struct {
 
 	mu      sync.Mutex // taken before the lock of the index
 	running bool       // guarded by mu: the goroutine runs
-	// queues are those that have messages to be ended, or being ended; the next batch begins with the first one. byTopic has the same
-	// queues. Guarded by mu.
+	// queues are those that have messages to be ended, or being ended; the next batch begins with
+	// the first one. byTopic has the same queues. Guarded by mu.
 	queues  []*endQueue
 	byTopic map[string]*endQueue
 }
 
-// endQueue has the messages of one topic that wait for their end. All but topic is guarded by endings.mu.
+// endQueue has the messages of one topic that wait for their end. All but topic is guarded by
+// endings.mu.
 type endQueue struct {
 	topic   string
 	waiting []*memory.Reserved
@@ -47,8 +49,8 @@ type endQueue struct {
 	err          error         // why messages were put back; they count as ended then
 }
 
-// handed is a mark in a queue. It is reached when as many messages of the queue have been ended as the mark says, for example all
-// that a claim has handed over and all before them.
+// handed is a mark in a queue. It is reached when as many messages of the queue have been ended as
+// the mark says, for example all that a claim has handed over and all before them.
 type handed struct {
 	q    *endQueue
 	mark uint64
@@ -56,7 +58,8 @@ type handed struct {
 
 func costOfEnding(c *memory.Reserved) int64 { return memory.MessageBytes + int64(len(c.Record)) }
 
-// add hands over a message that a claim has reserved. The caller is between State.Enter and State.Leave.
+// add hands over a message that a claim has reserved. The caller is between State.Enter and
+// State.Leave.
 func (e *endings) add(c *memory.Reserved) handed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,8 +82,8 @@ func (e *endings) add(c *memory.Reserved) handed {
 	return handed{q, q.added}
 }
 
-// full tells whether the waiting messages of a topic cost as much as its share allows. The mark next is reached when one more
-// message of the topic is ended.
+// full tells whether the waiting messages of a topic cost as much as its share allows. The mark
+// next is reached when one more message of the topic is ended.
 func (e *endings) full(topic string) (next handed, full bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,8 +94,8 @@ func (e *endings) full(topic string) (next handed, full bool) {
 	return handed{q, q.ended + 1}, true
 }
 
-// progress tells whether all messages up to a mark have been ended, or put back because of err. If not, changed is closed once
-// some of them have.
+// progress tells whether all messages up to a mark have been ended, or put back because of err. If
+// not, changed is closed once some of them have.
 func (e *endings) progress(h handed) (changed <-chan struct{}, reached bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,15 +105,16 @@ func (e *endings) progress(h handed) (changed <-chan struct{}, reached bool, err
 	return h.q.changed, false, nil
 }
 
-// run ends messages until none waits. After an error none waits, because the method ended puts all of them back.
+// run ends messages until none waits. After an error none waits, because the method ended puts all
+// of them back.
 func (e *endings) run() {
 	for from, batch := e.next(); len(batch) > 0; from, batch = e.next() {
 		e.ended(from, len(batch), e.s.endUndeliverable(context.Background(), batch))
 	}
 }
 
-// next returns the next batch, an equal share of each queue, and how many messages are from each. The batch is empty when no
-// message waits; then the goroutine ends.
+// next returns the next batch, an equal share of each queue, and how many messages are from each.
+// The batch is empty when no message waits; then the goroutine ends.
 func (e *endings) next() (from map[*endQueue]int, batch []*memory.Reserved) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,8 +139,9 @@ func (e *endings) next() (from map[*endQueue]int, batch []*memory.Reserved) {
 	return from, batch
 }
 
-// ended notes that a batch of n messages has been ended. After an error, what could not be ended of the batch was put back, and
-// ended puts back all that waits, so that later claims encounter the messages again.
+// ended notes that a batch of n messages has been ended. After an error, what could not be ended of
+// the batch was put back, and ended puts back all that waits, so that later claims encounter the
+// messages again.
 func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,8 +169,8 @@ func (e *endings) ended(from map[*endQueue]int, n int, err error) {
 	e.queues = left
 }
 
-// endUndeliverable ends messages that claims have handed over, in as many transactions as they need. It puts back those that it
-// could not end.
+// endUndeliverable ends messages that claims have handed over, in as many transactions as they
+// need. It puts back those that it could not end.
 func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Reserved) error {
 	for next := 0; next < len(undeliverable); {
 		done, err := s.writer.Some(ctx, next, len(undeliverable), func(tx *writer.Tx, i int) error {
@@ -181,8 +186,9 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Re
 	return nil
 }
 
-// endUndeliverable ends one message, unless another transaction has detached it since the claim, or the clock has stepped back. Its end
-// is dated with the transaction. That began after the claim had read the clock, so what had to end then has to end now.
+// endUndeliverable ends one message, unless another transaction has detached it since the claim, or
+// the clock has stepped back. Its end is dated with the transaction. That began after the claim had
+// read the clock, so what had to end then has to end now.
 func endUndeliverable(tx *writer.Tx, c *memory.Reserved) {
 	if d, ok := tx.DetachReserved(c); ok {
 		tx.Apply(d, c.Message, lifecycle.Meet(&c.Message.Message, c.Settings, tx.Ms))

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// pushExpiring pushes n messages in the given topic that expire 1 ms after they are due, which is now.
+// pushExpiring pushes n messages in the given topic that expire 1 ms after they are due, which is
+// now.
 func pushExpiring(t *testing.T, s punctual.Store, topic string, n int) {
 	t.Helper()
 	for from := 0; from < n; from += 1000 {
@@ -26,8 +27,8 @@ func pushExpiring(t *testing.T, s punctual.Store, topic string, n int) {
 	}
 }
 
-// TestExpiredBacklogInBatches: a claim of one message encounters 20,000 expired ones before it. They are ended many at a time, and
-// the number of goroutines stays small.
+// TestExpiredBacklogInBatches: a claim of one message encounters 20,000 expired ones before it.
+// They are ended many at a time, and the number of goroutines stays small.
 func TestExpiredBacklogInBatches(t *testing.T) {
 	const expired = 20_000
 	var most atomic.Int64
@@ -74,8 +75,9 @@ func lastTxn(t *testing.T, s *Store) (n uint64) {
 	return s.db.LastTxn()
 }
 
-// TestDeathIsDatedByItsTransaction: a message waits for its end for two seconds after a claim encountered it. Its death and the
-// failure of its last attempt have the time of the transaction that ends it, not that of the claim.
+// TestDeathIsDatedByItsTransaction: a message waits for its end for two seconds after a claim
+// encountered it. Its death and the failure of its last attempt have the time of the transaction
+// that ends it, not that of the claim.
 func TestDeathIsDatedByItsTransaction(t *testing.T) {
 	_, s, clock, _ := leasedStore(t)
 	defer closeStore(t, s)

@@ -9,12 +9,13 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// For each event of a topic that tells of events (punctual.Settings.Emit) a message is stored in a companion (storekit.EventTopic),
-// in the transaction of the change. So there is exactly one for each change that a crash leaves. The transaction that stores an
-// event also ends some of the messages that the companion has kept for too long.
+// For each event of a topic that tells of events (punctual.Settings.Emit) a message is stored in a
+// companion (storekit.EventTopic), in the transaction of the change. So there is exactly one for
+// each change that a crash leaves. The transaction that stores an event also ends some of the
+// messages that the companion has kept for too long.
 
-// tell adds the message that tells of e, an event of the topic t, to the transaction. The number of the message is in its ID, so
-// that the IDs of a topic's events are in the order of the events.
+// tell adds the message that tells of e, an event of the topic t, to the transaction. The number of
+// the message is in its ID, so that the IDs of a topic's events are in the order of the events.
 func (s *Store) tell(tx *writer.Tx, t *topics.Topic, e *event.Event) error {
 	events, err := tx.EventTopic(t)
 	if err != nil {
@@ -32,8 +33,8 @@ func (s *Store) tell(tx *writer.Tx, t *topics.Topic, e *event.Event) error {
 	return nil
 }
 
-// sweepEvents ends the first messages of a companion of events, as a claim would, until it encounters one that a claim would
-// deliver, or has tried storekit.MaxSweptEvents.
+// sweepEvents ends the first messages of a companion of events, as a claim would, until it
+// encounters one that a claim would deliver, or has tried storekit.MaxSweptEvents.
 func sweepEvents(tx *writer.Tx, events *topics.Topic) error {
 	for range storekit.MaxSweptEvents {
 		f, r, err := tx.First(events)

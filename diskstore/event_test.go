@@ -42,8 +42,9 @@ func toldOf(t *testing.T, s *Store) (events []event.Event) {
 	return events
 }
 
-// TestEventsOnDiskAloneAreSwept: each new event drops up to 64 that have expired, also those on disk alone: memory has room for few,
-// and the store is opened anew in between. An event under a lease stays, and so do those that have not expired.
+// TestEventsOnDiskAloneAreSwept: each new event drops up to 64 that have expired, also those on
+// disk alone: memory has room for few, and the store is opened anew in between. An event under a
+// lease stays, and so do those that have not expired.
 func TestEventsOnDiskAloneAreSwept(t *testing.T) {
 	const old = 200
 	mem := vfs.NewMem()
@@ -82,7 +83,8 @@ func TestEventsOnDiskAloneAreSwept(t *testing.T) {
 	}
 }
 
-// TestEventTakesItsID: a message that somebody has pushed under the ID of the next event is replaced, in whatever state it is.
+// TestEventTakesItsID: a message that somebody has pushed under the ID of the next event is
+// replaced, in whatever state it is.
 func TestEventTakesItsID(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -119,7 +121,8 @@ func TestEventTakesItsID(t *testing.T) {
 	}
 }
 
-// TestEventAfterAReopen: a store that was opened anew under a lease tells of the ack, but does not know any more when the lease began.
+// TestEventAfterAReopen: a store that was opened anew under a lease tells of the ack, but does not
+// know any more when the lease began.
 func TestEventAfterAReopen(t *testing.T) {
 	o := &Options{fs: vfs.NewMem(), byHand: true}
 	s, clock := tellingRig(t, o, punctual.EventAcked)

@@ -8,16 +8,18 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Examine examines what a store in a directory depends on, without opening it: the directory itself, the lock, the files, the disk,
-// the clock and the file system; see storekit.Examiner. It is for stores that refuse to open; an open store has a method of the
-// same name. Of the options Clock, CacheBytes, ReserveBytes and CommitTimeout count; o may be nil.
+// Examine examines what a store in a directory depends on, without opening it: the directory
+// itself, the lock, the files, the disk, the clock and the file system; see storekit.Examiner. It
+// is for stores that refuse to open; an open store has a method of the same name. Of the options
+// Clock, CacheBytes, ReserveBytes and CommitTimeout count; o may be nil.
 //
-// Examine changes nothing, but where it may it makes one small file, writes it, syncs it and removes it. The file is in the
-// directory, or in the nearest one above that exists. Examine tries the lock for an instant, and holds it only to read again
-// what seems damaged.
+// Examine changes nothing, but where it may it makes one small file, writes it, syncs it and
+// removes it. The file is in the directory, or in the nearest one above that exists. Examine tries
+// the lock for an instant, and holds it only to read again what seems damaged.
 //
-// Examine finds most of the damage that opening the store would encounter; only Check reads everything. A disk that
-// does not answer for CommitTimeout is a finding; the goroutine that asked the disk ends when that answers.
+// Examine finds most of the damage that opening the store would encounter; only Check reads
+// everything. A disk that does not answer for CommitTimeout is a finding; the goroutine that asked
+// the disk ends when that answers.
 func Examine(ctx context.Context, dir string, o *Options) ([]storekit.Finding, error) {
 	opt := o.withDefaults()
 	return examine.Run(ctx, dir, opt.examination())

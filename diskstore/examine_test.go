@@ -251,7 +251,8 @@ func TestExamineANewerFormat(t *testing.T) {
 	mustFind(t, examined(t, dir, nil), "store", storekit.SeverityBad, fmt.Sprintf("format %d", directory.FormatVersion+1))
 }
 
-// TestExamineWithoutPermission has the file system refuse instead of a mode of the directory, because a mode does not keep root out.
+// TestExamineWithoutPermission has the file system refuse instead of a mode of the directory,
+// because a mode does not keep root out.
 func TestExamineWithoutPermission(t *testing.T) {
 	for _, cause := range []error{syscall.EROFS, syscall.EACCES} {
 		mem := vfs.NewMem()
@@ -313,8 +314,8 @@ func examineAFailedStore(t *testing.T) {
 	}
 }
 
-// TestExamineAHangingDisk: a disk that does not answer is a finding, and a caller whose context ends gets
-// what was found until then.
+// TestExamineAHangingDisk: a disk that does not answer is a finding, and a caller whose context
+// ends gets what was found until then.
 func TestExamineAHangingDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	storeIn(t, "store", &Options{fs: mem})

@@ -20,7 +20,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// deepError is like the errors of the database: its text has several lines, and a stack when package fmt formats it.
+// deepError is like the errors of the database: its text has several lines, and a stack when
+// package fmt formats it.
 type deepError struct{}
 
 func (deepError) Error() string { return "an error of the database\n<corruption detail carrier>" }
@@ -29,8 +30,9 @@ func (e deepError) Format(f fmt.State, _ rune) {
 	io.WriteString(f, e.Error()+"\n(1) attached stack trace\n  | main.main\n  | \t/src/main.go:12")
 }
 
-// TestFailureTextsAreOneLine: an error of a failed store says what to do, in one line, and each line of its log is plain, too. Neither
-// has the stacks of the database, which are for the database's authors.
+// TestFailureTextsAreOneLine: an error of a failed store says what to do, in one line, and each
+// line of its log is plain, too. Neither has the stacks of the database, which are for the
+// database's authors.
 func TestFailureTextsAreOneLine(t *testing.T) { alone(t, failureTextsAreOneLine) }
 
 func failureTextsAreOneLine(t *testing.T) {
@@ -149,9 +151,9 @@ func TestNoFileDescriptorLeft(t *testing.T) {
 	}
 }
 
-// TestUnreadableTableDoesNotFlood: a table that cannot be read the database tries to compact again and again. It tries some ten times a
-// second, with one line in the log, and stops when the store is closed, whether the store has failed before
-// or not.
+// TestUnreadableTableDoesNotFlood: a table that cannot be read the database tries to compact again
+// and again. It tries some ten times a second, with one line in the log, and stops when the store
+// is closed, whether the store has failed before or not.
 func TestUnreadableTableDoesNotFlood(t *testing.T) { alone(t, unreadableTables) }
 
 func unreadableTables(t *testing.T) {
@@ -224,8 +226,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestLockNotAllowed: a directory whose lock cannot be asked for, because another user made it or because no further file can be
-// opened, is not one that is in use.
+// TestLockNotAllowed: a directory whose lock cannot be asked for, because another user made it or
+// because no further file can be opened, is not one that is in use.
 func TestLockNotAllowed(t *testing.T) {
 	dir := t.TempDir()
 	closeStore(t, openAt(t, dir, &Options{Logger: quiet})) // leaves the mark of an owner

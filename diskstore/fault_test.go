@@ -44,8 +44,9 @@ func within(t *testing.T, what string, f func()) bool {
 	}
 }
 
-// ourGoroutines returns the stacks of the goroutines of this package, without those of the tests and those that a failed
-// store cannot end. The latter are inside the database, or Close has left them waiting for the database (shutDown).
+// ourGoroutines returns the stacks of the goroutines of this package, without those of the tests
+// and those that a failed store cannot end. The latter are inside the database, or Close has left
+// them waiting for the database (shutDown).
 func ourGoroutines() (stacks []string) {
 	buf := make([]byte, 4<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -58,7 +59,8 @@ func ourGoroutines() (stacks []string) {
 	return stacks
 }
 
-// mustLeaveNothing waits for goroutines that are about to end, and fails the test for those that do not.
+// mustLeaveNothing waits for goroutines that are about to end, and fails the test for those that do
+// not.
 func mustLeaveNothing(t *testing.T) {
 	deadline := time.Now().Add(waitLimit)
 	for len(ourGoroutines()) > 0 && time.Now().Before(deadline) {
@@ -69,9 +71,9 @@ func mustLeaveNothing(t *testing.T) {
 	}
 }
 
-// alone runs a test in a process of its own, so that it does not disturb the other tests: a failed store cannot end the
-// goroutines that its database keeps, or that are stuck in it, and a bad mistake may end the process. The test fails if
-// goroutines of our own are left.
+// alone runs a test in a process of its own, so that it does not disturb the other tests: a failed
+// store cannot end the goroutines that its database keeps, or that are stuck in it, and a bad
+// mistake may end the process. The test fails if goroutines of our own are left.
 func alone(t *testing.T, body func(t *testing.T)) {
 	if os.Getenv("PUNCTUAL_ALONE") == t.Name() {
 		body(t)
@@ -128,8 +130,9 @@ func (r *rig) history() *ledger.Ledger {
 	return l
 }
 
-// checkCopies opens three copies of the disk: with all that was not synced, as a kill leaves it, and with half of that and with
-// nothing of it, as a power cut may. It compares each with the history.
+// checkCopies opens three copies of the disk: with all that was not synced, as a kill leaves it,
+// and with half of that and with nothing of it, as a power cut may. It compares each with the
+// history.
 func (r *rig) checkCopies(what string) {
 	r.t.Helper()
 	for _, percent := range []int{100, 50, 0} {
@@ -155,9 +158,9 @@ func (r *rig) workload(s *Store, process int64, seed uint64) *ledger.Workload {
 	return (&ledger.Workload{Store: s, Process: process, Seed: seed, Emit: r.note}).Begin()
 }
 
-// script is a short life of a store: it is opened, used, maintained and closed, which flushes the database, and then all that once
-// more. It ends early when the store cannot be opened, or when Close hangs. complete tells whether the life came to its end without an
-// error.
+// script is a short life of a store: it is opened, used, maintained and closed, which flushes the
+// database, and then all that once more. It ends early when the store cannot be opened, or when
+// Close hangs. complete tells whether the life came to its end without an error.
 func (r *rig) script(what string) (complete bool) {
 	complete = true
 	for part := range 2 {
@@ -210,7 +213,8 @@ func (r *rig) checkOpenError(what string, err error) {
 	}
 }
 
-// checkError checks that the error of a call is one that P13 allows, and that a failed store stays failed.
+// checkError checks that the error of a call is one that P13 allows, and that a failed store stays
+// failed.
 func (r *rig) checkError(what string, s *Store, err error) {
 	switch {
 	case err == nil:
@@ -226,7 +230,8 @@ func (r *rig) checkError(what string, s *Store, err error) {
 	}
 }
 
-// mustStayFailed checks that a failed store takes none of the calls of callsOf, and says that none has happened.
+// mustStayFailed checks that a failed store takes none of the calls of callsOf, and says that none
+// has happened.
 func (r *rig) mustStayFailed(what string, s *Store) {
 	var held punctual.Settlement
 	within(r.t, what+": a look for a lease after the failure", func() { held = anyLease(s) })
@@ -239,7 +244,8 @@ func (r *rig) mustStayFailed(what string, s *Store) {
 	}
 }
 
-// anyLease returns the ack of a lease that memory knows, or if there is none an ack that no message has.
+// anyLease returns the ack of a lease that memory knows, or if there is none an ack that no message
+// has.
 func anyLease(s *Store) punctual.Settlement {
 	for _, v := range s.index.ViewAll() {
 		for _, h := range v.Leases {
@@ -249,9 +255,9 @@ func anyLease(s *Store) punctual.Settlement {
 	return punctual.Settlement{Topic: "t0", ID: "x", Token: 1, Verb: punctual.SettleAck}
 }
 
-// callsOf returns a call of each method that a failed store refuses, but for Backup. A store that has not failed takes each of them
-// without an error while the lease of held is current. So what refuses the call is the state of the store, not a check of the
-// arguments before it.
+// callsOf returns a call of each method that a failed store refuses, but for Backup. A store that
+// has not failed takes each of them without an error while the lease of held is current. So what
+// refuses the call is the state of the store, not a check of the arguments before it.
 func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string]func() error {
 	topic, id, attempts := held.Topic, held.ID, 3
 	return map[string]func() error{
@@ -319,12 +325,14 @@ func callsOf(ctx context.Context, s *Store, held punctual.Settlement) map[string
 	}
 }
 
-// TestFailedStoreTakesNoCall makes each call on a store that works, which takes the call, and on one that has failed.
-// The failed one refuses the call, changes no file, and keeps the lease in memory.
+// TestFailedStoreTakesNoCall makes each call on a store that works, which takes the call, and on
+// one that has failed. The failed one refuses the call, changes no file, and keeps the lease in
+// memory.
 func TestFailedStoreTakesNoCall(t *testing.T) { alone(t, failedStoreTakesNoCall) }
 
 func failedStoreTakesNoCall(t *testing.T) {
-	// A failed store does not refuse Close, Durability and Examine. Backup is not tried, because it is Archive into a directory.
+	// A failed store does not refuse Close, Durability and Examine. Backup is not tried, because it
+	// is Archive into a directory.
 	goesOn := map[string]bool{"Close": true, "Durability": true, "Examine": true, "Backup": true}
 	for m := range reflect.TypeFor[*Store]().Methods() {
 		if calls := callsOf(t.Context(), nil, punctual.Settlement{}); calls[m.Name] == nil && !goesOn[m.Name] {
@@ -367,8 +375,9 @@ func failedStoreTakesNoCall(t *testing.T) {
 	}
 }
 
-// TestOrderOfChecks makes each call with a context that has ended: on a store that is open the call ends with the context's error, and
-// on one that is closed with ErrClosed. Both are definite, and on the open store the lease stays in memory.
+// TestOrderOfChecks makes each call with a context that has ended: on a store that is open the call
+// ends with the context's error, and on one that is closed with ErrClosed. Both are definite, and
+// on the open store the lease stays in memory.
 func TestOrderOfChecks(t *testing.T) {
 	_, s, _, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -391,8 +400,9 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 }
 
-// TestSlowEveryFault runs the script and fails the n-th change of a file, once or from then on. It does so for some eight values
-// of n, spread over the life of the store, until that life ends before the n-th change.
+// TestSlowEveryFault runs the script and fails the n-th change of a file, once or from then on. It
+// does so for some eight values of n, spread over the life of the store, until that life ends
+// before the n-th change.
 func TestSlowEveryFault(t *testing.T) { alone(t, everyFault) }
 
 func everyFault(t *testing.T) {
@@ -423,8 +433,8 @@ func everyFault(t *testing.T) {
 	}
 }
 
-// oneFault runs the script with a fault at the k-th change, and at all later ones if sticky is set. reached is false when
-// the life of the store ended before that change, and so without a fault.
+// oneFault runs the script with a fault at the k-th change, and at all later ones if sticky is set.
+// reached is false when the life of the store ended before that change, and so without a fault.
 func oneFault(t *testing.T, what string, k int, fault error, sticky bool) (reached bool) {
 	r := newRig(t)
 	r.faults.set(func(n int, op fsOp) error {
@@ -457,8 +467,9 @@ func isLog(op fsOp) bool {
 	return strings.HasSuffix(op.name, ".log") && !strings.HasPrefix(op.name, "claims-")
 }
 
-// TestSlowFailedSyncOfTheLog fails one fsync of the log, each of the first 25 after Open in turn, while
-// several callers use the store. A later fsync would succeed; no caller may take that for their own.
+// TestSlowFailedSyncOfTheLog fails one fsync of the log, each of the first 25 after Open in turn,
+// while several callers use the store. A later fsync would succeed; no caller may take that for
+// their own.
 func TestSlowFailedSyncOfTheLog(t *testing.T) { alone(t, failedSyncOfTheLog) }
 
 func failedSyncOfTheLog(t *testing.T) {
@@ -496,7 +507,8 @@ func failedSyncOfTheLog(t *testing.T) {
 }
 
 // TestCallsUnderWayWhenTheLogFails checks the errors themselves: a push that waits for the fsync
-// that fails may or may not have happened, and its error says so; a later push certainly did not happen.
+// that fails may or may not have happened, and its error says so; a later push certainly did not
+// happen.
 func TestCallsUnderWayWhenTheLogFails(t *testing.T) { alone(t, callsUnderWayWhenTheLogFails) }
 
 func callsUnderWayWhenTheLogFails(t *testing.T) {
@@ -551,8 +563,8 @@ func (l notedLock) Close() error {
 	return l.Closer.Close()
 }
 
-// flushStopped tells whether a flush is stopped for good (failstop.BlockForever): the goroutine of the flush itself, or the one that
-// writes its table.
+// flushStopped tells whether a flush is stopped for good (failstop.BlockForever): the goroutine of
+// the flush itself, or the one that writes its table.
 func flushStopped() bool {
 	buf := make([]byte, 4<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -564,10 +576,10 @@ func flushStopped() bool {
 	return false
 }
 
-// TestSlowFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure, as
-// docs/durability.md allows. The database of the failed store is in the middle of a flush. The directory has
-// no new owner before the change of a file that is under way has ended. What the flush does
-// afterwards does not touch the files of the new owner.
+// TestSlowFailedStoreLeavesItsFilesAlone reopens a directory in the same process after a failure,
+// as docs/durability.md allows. The database of the failed store is in the middle of a flush. The
+// directory has no new owner before the change of a file that is under way has ended. What the
+// flush does afterwards does not touch the files of the new owner.
 func TestSlowFailedStoreLeavesItsFilesAlone(t *testing.T) { alone(t, failedStoreLeavesItsFilesAlone) }
 
 func failedStoreLeavesItsFilesAlone(t *testing.T) {
@@ -664,8 +676,8 @@ func openWhenFree(t *testing.T, o *Options) *Store {
 	}
 }
 
-// TestSlowHangingDisk lets one kind of call to the disk hang until the end, or every call: the store's calls must end all the
-// same, and so must Close.
+// TestSlowHangingDisk lets one kind of call to the disk hang until the end, or every call: the
+// store's calls must end all the same, and so must Close.
 func TestSlowHangingDisk(t *testing.T) {
 	t.Parallel()
 	alone(t, hangingDisk)

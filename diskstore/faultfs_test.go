@@ -12,16 +12,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// hookFS asks a hook before the calls that change files, other than Lock and Preallocate, and before a directory is opened. It fails
-// the call with what the hook returns. The hook may also wait, or copy the file system. Pebble's errorfs would
-// do, but for its ReuseForWrite, which returns a file without faults.
+// hookFS asks a hook before the calls that change files, other than Lock and Preallocate, and
+// before a directory is opened. It fails the call with what the hook returns. The hook may also
+// wait, or copy the file system. Pebble's errorfs would do, but for its ReuseForWrite, which
+// returns a file without faults.
 type hookFS struct {
 	vfs.FS
 	hook func(op fsOp) error
 }
 
-// fsOp is one call: kind is create, link, remove, rename, mkdir, opendir, write or sync, path is the
-// path of the file, and name its last part.
+// fsOp is one call: kind is create, link, remove, rename, mkdir, opendir, write or sync, path is
+// the path of the file, and name its last part.
 type fsOp struct{ kind, name, path string }
 
 func (f hookFS) Unwrap() vfs.FS { return f.FS }
@@ -107,8 +108,8 @@ func (f hookFS) MkdirAll(dir string, perm os.FileMode) error {
 	return f.FS.MkdirAll(dir, perm)
 }
 
-// hookFile is an open file of a hookFS. It hides the file descriptor, because the database could use that
-// without asking the hook.
+// hookFile is an open file of a hookFS. It hides the file descriptor, because the database could
+// use that without asking the hook.
 type hookFile struct {
 	vfs.File
 	fs   hookFS
@@ -152,7 +153,8 @@ func (f hookFile) SyncTo(n int64) (bool, error) {
 	return f.File.SyncTo(n)
 }
 
-// failingReads is a disk that does not read tables while armed is set, or with only, not for a function of this name.
+// failingReads is a disk that does not read tables while armed is set, or with only, not for a
+// function of this name.
 type failingReads struct {
 	vfs.FS
 	only   string

@@ -32,9 +32,10 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return f, nil
 }
 
-// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. On disk the records of all topics
-// together are in the order of the list, and ListFinished looks at up to 10,000 keys of that order for one page. If more than 5,000
-// of these lead to no record of the topic, and the topic has no more than 10,000 records, it reads and sorts all of them instead.
+// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. On disk
+// the records of all topics together are in the order of the list, and ListFinished looks at up to
+// 10,000 keys of that order for one page. If more than 5,000 of these lead to no record of the
+// topic, and the topic has no more than 10,000 records, it reads and sorts all of them instead.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	q, err := storekit.CheckFinished(q)
 	after, wrong := storekit.ParseFinishedPlace(q.After)
@@ -80,8 +81,8 @@ func (tv *topicView) finishedRange(q *punctual.FinishedQuery, after storekit.Fin
 	return r
 }
 
-// finishedInOrder reads a page in the order in which records are deleted, or in the reverse order. others is how many of the keys that
-// it has looked at lead to records of other topics, or to none.
+// finishedInOrder reads a page in the order in which records are deleted, or in the reverse order.
+// others is how many of the keys that it has looked at lead to records of other topics, or to none.
 func (tv *topicView) finishedInOrder(ctx context.Context, q *punctual.FinishedQuery, r database.FinishedRange) (page punctual.FinishedPage, others int, err error) {
 	page.Records = []punctual.Finished{}
 	looks, last := 0, storekit.FinishedPlace{}
@@ -103,8 +104,8 @@ func (tv *topicView) finishedInOrder(ctx context.Context, q *punctual.FinishedQu
 	return page, others, err
 }
 
-// finishedSorted reads a page by sorting the records of the topic. If there are too many, it returns the page that has been read in
-// order.
+// finishedSorted reads a page by sorting the records of the topic. If there are too many, it
+// returns the page that has been read in order.
 func (tv *topicView) finishedSorted(ctx context.Context, q *punctual.FinishedQuery, r database.FinishedRange, inOrder punctual.FinishedPage) (punctual.FinishedPage, error) {
 	records, looks := []punctual.Finished{}, 0
 	err := tv.snap.FinishedByID(ctx, tv.Num, func(f *punctual.Finished) bool {

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A topic with few finished records is listed in whole pages, although in the order of the list those of a large topic, one in each
-// millisecond, lie between them.
+// A topic with few finished records is listed in whole pages, although in the order of the list
+// those of a large topic, one in each millisecond, lie between them.
 func TestFinishedOfASmallTopicBesideALargeOne(t *testing.T) {
 	const most = storekit.ReadLimit + 100
 	clock := storekit.NewManualClock(testStart)

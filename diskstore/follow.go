@@ -9,18 +9,21 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A settlement with follow-ups takes three steps, all with the write lock held (invariants 1 and 2 in doc.go):
+// A settlement with follow-ups takes three steps, all with the write lock held (invariants 1 and 2
+// in doc.go):
 //
-//  1. It decides on the settlement and on each follow-up, and then makes the topics of the follow-ups. No message has changed
-//     then, so a refusal leaves everything as it was.
-//  2. In one step of memory it takes out the settled message and those that follow-ups replace, unless the lease has ended, or one
-//     of the messages on which it has decided was acked in between, because acks need no write lock. Then it decides anew.
-//  3. It writes all of it into the transaction. The batch of the database is atomic, so a kill or a power cut leaves the whole
-//     settlement or nothing of it. The follow-ups become claimable when the batch is durable, which wakes the claims that wait
-//     for them.
+//  1. It decides on the settlement and on each follow-up, and then makes the topics of the
+//     follow-ups. No message has changed then, so a refusal leaves everything as it was.
+//  2. In one step of memory it takes out the settled message and those that follow-ups replace,
+//     unless the lease has ended, or one of the messages on which it has decided was acked in
+//     between, because acks need no write lock. Then it decides anew.
+//  3. It writes all of it into the transaction. The batch of the database is atomic, so a kill or a
+//     power cut leaves the whole settlement or nothing of it. The follow-ups become claimable when
+//     the batch is durable, which wakes the claims that wait for them.
 //
-// After step 2 the settlement reads nothing from disk, because a message that has left memory and is not changed on disk ends the
-// store. The exception is what telling of an event reads (Store.tell): if that fails, the store ends.
+// After step 2 the settlement reads nothing from disk, because a message that has left memory and
+// is not changed on disk ends the store. The exception is what telling of an event reads
+// (Store.tell): if that fails, the store ends.
 
 // followUp is a follow-up of a settlement, with what was decided about it.
 type followUp struct {
@@ -30,14 +33,16 @@ type followUp struct {
 	stored bool // false if the ID is in use and stays with what has it
 	// itself says that the follow-up has the topic and the ID of the settled message.
 	itself bool
-	// has is what has the ID. If itself is set, has is what will have the ID after the settlement, without has.found.
+	// has is what has the ID. If itself is set, has is what will have the ID after the settlement,
+	// without has.found.
 	has holder
 }
 
 // followUps are the follow-ups of one settlement, in order.
 type followUps []followUp
 
-// followUpLooks is what a call with follow-ups finds out before it waits for the write lock. It is nil for other calls.
+// followUpLooks is what a call with follow-ups finds out before it waits for the write lock. It is
+// nil for other calls.
 type followUpLooks struct {
 	noSpace error           // why follow-ups are refused as pushes are, or nil
 	bytes   uint64          // of the bodies of all follow-ups, until CheckSpace has counted them
@@ -76,9 +81,10 @@ func (l *followUpLooks) close() {
 	}
 }
 
-// decideFollowUps decides on the follow-ups of the settlement st, which is the n-th of its call, and makes their topics. own is what
-// will have the ID of the settled message after the settlement. result is why a follow-up is refused; then nothing was changed. err
-// is one of reading the database.
+// decideFollowUps decides on the follow-ups of the settlement st, which is the n-th of its call,
+// and makes their topics. own is what will have the ID of the settled message after the settlement.
+// result is why a follow-up is refused; then nothing was changed. err is one of reading the
+// database.
 func decideFollowUps(
 	tx *writer.Tx, st *punctual.Settlement, n int, own lifecycle.Holder, looks *followUpLooks,
 ) (follow followUps, result, err error) {
@@ -94,8 +100,8 @@ func decideFollowUps(
 	return follow, follow.makeTopics(tx), nil
 }
 
-// decide decides on the i-th follow-up of a settlement. look is what was found of its ID without the write lock. result is why the
-// follow-up is refused; err is one of reading the database.
+// decide decides on the i-th follow-up of a settlement. look is what was found of its ID without
+// the write lock. result is why the follow-up is refused; err is one of reading the database.
 func (f *followUp) decide(tx *writer.Tx, st *punctual.Settlement, i int, own lifecycle.Holder, look *database.Look) (result, err error) {
 	f.m, f.id, f.itself = &st.Then[i], st.Then[i].ID, lifecycle.IsItself(st, &st.Then[i])
 	due, err := storekit.DueAt(tx.Now, f.m.Due, f.m.Delay)
@@ -123,8 +129,9 @@ func (f *followUp) decide(tx *writer.Tx, st *punctual.Settlement, i int, own lif
 	return result, nil
 }
 
-// makeTopics makes the topics of the follow-ups that there are not yet. It does so before anything leaves memory, because the store
-// may have no numbers left for topics; then it makes none and returns why the settlement is refused.
+// makeTopics makes the topics of the follow-ups that there are not yet. It does so before anything
+// leaves memory, because the store may have no numbers left for topics; then it makes none and
+// returns why the settlement is refused.
 func (follow followUps) makeTopics(tx *writer.Tx) error {
 	var names []string
 	first := 0
@@ -145,8 +152,8 @@ func (follow followUps) makeTopics(tx *writer.Tx) error {
 	return nil
 }
 
-// detach takes the settled message and those that follow-ups replace out of memory. ok is false, and nothing has left memory, when
-// the decisions do not hold any more.
+// detach takes the settled message and those that follow-ups replace out of memory. ok is false,
+// and nothing has left memory, when the decisions do not hold any more.
 func (follow followUps) detach(tx *writer.Tx, h memory.Held) (d memory.Detached, replaced []memory.Detached, ok bool) {
 	if follow == nil {
 		d, ok = tx.DetachHeld(h)
@@ -161,8 +168,8 @@ func (follow followUps) detach(tx *writer.Tx, h memory.Held) (d memory.Detached,
 	return tx.DetachTogether(h, beside)
 }
 
-// store writes the follow-ups into the transaction, after the settlement. replaced are the messages that detach has taken out of
-// memory because follow-ups replace them.
+// store writes the follow-ups into the transaction, after the settlement. replaced are the messages
+// that detach has taken out of memory because follow-ups replace them.
 func (follow followUps) store(tx *writer.Tx, replaced []memory.Detached) error {
 	for i := range follow {
 		f := &follow[i]

@@ -17,13 +17,17 @@ import (
 	"github.com/punctualmq/punctual/event"
 )
 
-// TestCrashLeavesSettlementsWhole cuts the power, or kills the process, while goroutines settle messages with follow-ups. In what
-// is left each settlement has happened with all its follow-ups or not at all. Three structures show that:
+// TestCrashLeavesSettlementsWhole cuts the power, or kills the process, while goroutines settle
+// messages with follow-ups. In what is left each settlement has happened with all its follow-ups or
+// not at all. Three structures show that:
 //
-//   - A tree: whoever acks a node stores its children with the ack. So a node below a root is there if and only if the ack of its
-//     parent has happened, and its own has not. The topic of a node depends on its depth: "tree", its companion "tree@next", or "wood".
-//   - The events of topic tree: it tells of each of its nodes that was stored, and of each that was acked, once.
-//   - A tick, as schedules have them: its ack stores an occurrence, and the tick itself anew with the next number.
+//   - A tree: whoever acks a node stores its children with the ack. So a node below a root is there
+//     if and only if the ack of its parent has happened, and its own has not. The topic of a node
+//     depends on its depth: "tree", its companion "tree@next", or "wood".
+//   - The events of topic tree: it tells of each of its nodes that was stored, and of each that was
+//     acked, once.
+//   - A tick, as schedules have them: its ack stores an occurrence, and the tick itself anew with
+//     the next number.
 func TestCrashLeavesSettlementsWhole(t *testing.T) {
 	t.Parallel()
 	seed := tortureSeed(t)
@@ -43,7 +47,8 @@ func TestCrashLeavesSettlementsWhole(t *testing.T) {
 	}
 }
 
-// sightings counts settlements of nodes with children that were under way in a crash: which had happened, which had not.
+// sightings counts settlements of nodes with children that were under way in a crash: which had
+// happened, which had not.
 type sightings struct{ Happened, NotHappened int }
 
 func (s *sightings) enough() bool { return s.Happened > 0 && s.NotHappened > 0 }
@@ -81,8 +86,8 @@ func newCrashRun(rng *rand.Rand) *crashRun {
 	return &crashRun{mem: vfs.NewCrashableMem(), rng: rng, begun: make(map[string]bool), done: make(map[string]bool)}
 }
 
-// hook copies the files before some changes of one. It holds mu, so that no caller writes an answer down meanwhile: what begun and
-// done say is what callers knew before the crash.
+// hook copies the files before some changes of one. It holds mu, so that no caller writes an answer
+// down meanwhile: what begun and done say is what callers knew before the crash.
 func (c *crashRun) hook(op fsOp) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +107,8 @@ func (c *crashRun) hook(op fsOp) error {
 	return nil
 }
 
-// topicOfNode returns the topic of a node of a tree. A node is named by the path to it: 3.1.2 is the second child of 3.1.
+// topicOfNode returns the topic of a node of a tree. A node is named by the path to it: 3.1.2 is
+// the second child of 3.1.
 func topicOfNode(id string) string {
 	return []string{"tree", "tree@next", "wood"}[strings.Count(id, ".")%3]
 }
@@ -247,7 +253,8 @@ func (c *crashRun) check(t *testing.T, f crashFiles, seen *sightings) (problems 
 	return problems
 }
 
-// checkNode compares a node and its descendants with what callers knew. stored says that the node was stored.
+// checkNode compares a node and its descendants with what callers knew. stored says that the node
+// was stored.
 func (f *crashFiles) checkNode(id string, stored bool, there map[string]bool, told map[string]int, seen *sightings, complain func(format string, args ...any)) {
 	topic := topicOfNode(id)
 	is, inner, emits := there[topic+"/"+id], depthOf(id) < crashDepth, topic == "tree"

@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// longAgo is a due time in the past of every machine's clock, for messages that must be due at once: one without a due time may be due
-// up to a millisecond later.
+// longAgo is a due time in the past of every machine's clock, for messages that must be due at
+// once: one without a due time may be due up to a millisecond later.
 var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ackWith acks a message with follow-ups, and returns the answer of the item.
@@ -43,7 +43,8 @@ func stateOf(t *testing.T, s punctual.Inspector, topic, id string) punctual.Stat
 	return i.State
 }
 
-// TestFollowUpsNeedSpace: with too little space a settlement with follow-ups is refused as a push is, and an ack without any passes.
+// TestFollowUpsNeedSpace: with too little space a settlement with follow-ups is refused as a push
+// is, and an ack without any passes.
 func TestFollowUpsNeedSpace(t *testing.T) {
 	free := uint64(1 << 30)
 	s := openAt(t, t.TempDir(), &Options{fs: scaleFS{vfs.Default, &free}, ReserveBytes: 100 << 20})
@@ -73,7 +74,8 @@ func TestFollowUpsNeedSpace(t *testing.T) {
 	}
 }
 
-// TestFollowUpsWakeClaims: a claim that waits for the topic of a follow-up gets it, also when there was no such topic.
+// TestFollowUpsWakeClaims: a claim that waits for the topic of a follow-up gets it, also when there
+// was no such topic.
 func TestFollowUpsWakeClaims(t *testing.T) {
 	s := openAt(t, t.TempDir(), nil)
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "a", Due: longAgo})
@@ -108,8 +110,9 @@ func TestFollowUpsWakeClaims(t *testing.T) {
 	}
 }
 
-// TestAckedBesideAFollowUp: an ack needs no write lock. So a message may be acked when a settlement has already decided on a
-// follow-up because of that message, and then the decision does not hold any more.
+// TestAckedBesideAFollowUp: an ack needs no write lock. So a message may be acked when a settlement
+// has already decided on a follow-up because of that message, and then the decision does not hold
+// any more.
 func TestAckedBesideAFollowUp(t *testing.T) {
 	changed := errors.New("changed") // stands for ErrChanged, and nil for a settlement that passes
 	for _, c := range []struct {
@@ -173,8 +176,8 @@ func TestAckedBesideAFollowUp(t *testing.T) {
 	}
 }
 
-// TestFollowUpsBesideAcks is the same with goroutines: an ack comes at any moment of a settlement whose follow-up replaces the
-// acked message in every other round, and keeps it in the others.
+// TestFollowUpsBesideAcks is the same with goroutines: an ack comes at any moment of a settlement
+// whose follow-up replaces the acked message in every other round, and keeps it in the others.
 func TestFollowUpsBesideAcks(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	met := 0
@@ -198,8 +201,8 @@ func TestFollowUpsBesideAcks(t *testing.T) {
 		}
 		ack := <-acked
 		got := claim(t, s, "o", 10)
-		// If the ack of b came first, the follow-up is stored. If the follow-up came first, either it took the place of b and the ack
-		// was too late, or b was kept and acked afterwards.
+		// If the ack of b came first, the follow-up is stored. If the follow-up came first, either
+		// it took the place of b and the ack was too late, or b was kept and acked afterwards.
 		switch kept := follow.IfExists == punctual.IfExistsKeep; {
 		case len(got) == 1 && string(got[0].Body) == "new" && ack == nil:
 			met++
@@ -214,8 +217,9 @@ func TestFollowUpsBesideAcks(t *testing.T) {
 	t.Logf("%d acks came first", met)
 }
 
-// TestCompanionsGoWithTheirTopic: a push to a companion makes its topic, too, and both are there after a kill. The deletion of the
-// topic deletes its companions in the same transaction. A topic whose name is only a part of the deleted one's stays.
+// TestCompanionsGoWithTheirTopic: a push to a companion makes its topic, too, and both are there
+// after a kill. The deletion of the topic deletes its companions in the same transaction. A topic
+// whose name is only a part of the deleted one's stays.
 func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	k := newKillRig(t)
 	longest := strings.Repeat("t", limits.MaxTopicBytes)
@@ -256,7 +260,8 @@ func TestCompanionsGoWithTheirTopic(t *testing.T) {
 	}
 }
 
-// TestCheckFindsACompanionAlone: Check reports a companion without its topic, because no deletion of the topic would delete it.
+// TestCheckFindsACompanionAlone: Check reports a companion without its topic, because no deletion
+// of the topic would delete it.
 func TestCheckFindsACompanionAlone(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	push(t, s, punctual.NewMessage{Topic: "o@next", ID: "a", Delay: time.Hour})
@@ -274,8 +279,8 @@ func TestCheckFindsACompanionAlone(t *testing.T) {
 	}
 }
 
-// TestManyCompanionsAreDeletedInASmallTransaction: of more companions than familyKeys allows to read, some are deleted by ranges, so
-// that the transaction stays small.
+// TestManyCompanionsAreDeletedInASmallTransaction: of more companions than familyKeys allows to
+// read, some are deleted by ranges, so that the transaction stays small.
 func TestManyCompanionsAreDeletedInASmallTransaction(t *testing.T) {
 	r := newSweepRig(t)
 	const companions, each = familyKeys/1000 + 5, 500
@@ -297,8 +302,8 @@ func TestManyCompanionsAreDeletedInASmallTransaction(t *testing.T) {
 	}
 }
 
-// TestTopicNumbersRunOutForFollowUps: a settlement whose follow-ups need more topics than the store has numbers for changes
-// nothing, and the topics for which there would be numbers are not made.
+// TestTopicNumbersRunOutForFollowUps: a settlement whose follow-ups need more topics than the store
+// has numbers for changes nothing, and the topics for which there would be numbers are not made.
 func TestTopicNumbersRunOutForFollowUps(t *testing.T) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, "store", &Options{fs: mem, Clock: clock}))
@@ -321,8 +326,9 @@ func TestTopicNumbersRunOutForFollowUps(t *testing.T) {
 	}
 }
 
-// TestFollowUpForgetsARememberedID: a follow-up that takes a remembered ID anew leaves nothing of the finished message, so the ID
-// is free when the follow-up is purged. That holds for the ID of another message and for the one of the acked message itself.
+// TestFollowUpForgetsARememberedID: a follow-up that takes a remembered ID anew leaves nothing of
+// the finished message, so the ID is free when the follow-up is purged. That holds for the ID of
+// another message and for the one of the acked message itself.
 func TestFollowUpForgetsARememberedID(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	if _, err := s.Configure(t.Context(), "o", punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)}); err != nil {

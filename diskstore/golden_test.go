@@ -17,11 +17,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// golden is a store of directory.FormatVersion with a message in every state, a lease in the claim log, an ack that is in the claim
-// log alone, a group, a schedule's topic, and events. Every later program must read it.
+// golden is a store of directory.FormatVersion with a message in every state, a lease in the claim
+// log, an ack that is in the claim log alone, a group, a schedule's topic, and events. Every later
+// program must read it.
 //
-// Once a version was released, the directory made by the first release that wrote it stays as it is. What comes later gets a
-// directory of its own. PUNCTUAL_GOLDEN=write go test -run Golden ./diskstore writes golden.
+// Once a version was released, the directory made by the first release that wrote it stays as it
+// is. What comes later gets a directory of its own. PUNCTUAL_GOLDEN=write go test -run Golden
+// ./diskstore writes golden.
 var golden = filepath.Join("testdata", fmt.Sprint("format-", directory.FormatVersion))
 
 func TestGoldenFormat(t *testing.T) {
@@ -69,9 +71,9 @@ var goldenSettings = punctual.SettingsPatch{
 	Groups: ptr([]string{"stock"}), Emit: ptr(punctual.EventAcked | punctual.EventCancelled), EmitKeep: ptr(72 * time.Hour), PushPaused: ptr(false), DeliveryPaused: ptr(false),
 }
 
-// fillGolden leaves a store with a message in each state: scheduled, ready, leased (attempt 1), dead, retried
-// (attempt 1, one failure) and acked (gone). In topic "done" it leaves a finished ID that is remembered, with its
-// finished record and the event of its ack.
+// fillGolden leaves a store with a message in each state: scheduled, ready, leased (attempt 1),
+// dead, retried (attempt 1, one failure) and acked (gone). In topic "done" it leaves a finished ID
+// that is remembered, with its finished record and the event of its ack.
 func fillGolden(t *testing.T, s *Store) {
 	configure(t, s, goldenTopic, punctual.SettingsPatch{Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	configure(t, s, "done", goldenSettings)

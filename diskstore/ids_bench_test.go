@@ -15,9 +15,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// BenchmarkIDs measures calls that have to find a message by its ID, in a store with many pending messages: pushes with IDs that the
-// pusher has chosen, pushes without to compare with, cancels and reschedules. They come in batches of 1000 from one caller, and
-// one by one from 64 callers through a Queue. The IDs are spread over all that are pending, so hardly any of them is in a cache.
+// BenchmarkIDs measures calls that have to find a message by its ID, in a store with many pending
+// messages: pushes with IDs that the pusher has chosen, pushes without to compare with, cancels and
+// reschedules. They come in batches of 1000 from one caller, and one by one from 64 callers through
+// a Queue. The IDs are spread over all that are pending, so hardly any of them is in a cache.
 //
 //	PUNCTUAL_BENCH_PENDING=3000000 go test -run '^$' -bench IDs -benchtime 200000x -timeout 0 ./diskstore
 //
@@ -94,7 +95,8 @@ type idFill struct {
 	delays  atomic.Uint64
 }
 
-// spread turns consecutive numbers into numbers that are spread over all 64 bits, as splitmix64 does.
+// spread turns consecutive numbers into numbers that are spread over all 64 bits, as splitmix64
+// does.
 func spread(n uint64) uint64 {
 	n = (n + 1) * 0x9e3779b97f4a7c15
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9
@@ -106,8 +108,8 @@ func idOf(n int64) string { return fmt.Sprintf("order-%016x", spread(uint64(n)))
 
 func (f *idFill) newID() string { return idOf(f.next.Add(1) - 1) }
 
-// oldID returns the ID of a pending message. A part of the benchmark that asks for more IDs than there are fails, because no message
-// has the ID then.
+// oldID returns the ID of a pending message. A part of the benchmark that asks for more IDs than
+// there are fails, because no message has the ID then.
 func (f *idFill) oldID() string { return idOf(f.used.Add(1) - 1) }
 
 // delay returns 1 to 25 hours.
@@ -115,8 +117,8 @@ func (f *idFill) delay() time.Duration {
 	return time.Hour + time.Duration(spread(f.delays.Add(1))%uint64(24*time.Hour))
 }
 
-// open fills the store when the first part begins. Before every part it waits until the database neither flushes nor compacts, so that
-// no part measures the work that the one before has left.
+// open fills the store when the first part begins. Before every part it waits until the database
+// neither flushes nor compacts, so that no part measures the work that the one before has left.
 func (f *idFill) open(b *testing.B) {
 	if f.s == nil {
 		s, err := Open(f.dir, &Options{Logger: quiet})

@@ -20,7 +20,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// view is the store at one instant: a snapshot of the database, and the time. Until it is closed it counts as a call under way.
+// view is the store at one instant: a snapshot of the database, and the time. Until it is closed it
+// counts as a call under way.
 type view struct {
 	s    *Store
 	now  int64
@@ -28,8 +29,8 @@ type view struct {
 	due  map[uint32]database.Due // by number of the topic, the counts of ready messages that were begun; not nil in an open view
 }
 
-// topicView is one topic in a view, with what was copied of the leases and acks that memory knows of it. Its number is 0 if there is
-// no such topic.
+// topicView is one topic in a view, with what was copied of the leases and acks that memory knows
+// of it. Its number is 0 if there is no such topic.
 type topicView struct {
 	view
 	database.Info
@@ -37,9 +38,9 @@ type topicView struct {
 	deadFrom record.Position // no dead message that is past its retention lies below
 }
 
-// snapshot begins a view, and returns it when all that is in it is durable. The view must be closed unless there is an error.
-// capture is called with the write lock held. So what capture copies of memory and what the view reads from the database are of
-// the same instant.
+// snapshot begins a view, and returns it when all that is in it is durable. The view must be closed
+// unless there is an error. capture is called with the write lock held. So what capture copies of
+// memory and what the view reads from the database are of the same instant.
 func (s *Store) snapshot(ctx context.Context, capture func(v view) error) (v view, err error) {
 	if err := s.state.Enter(); err != nil {
 		return v, err
@@ -88,8 +89,8 @@ func (s *Store) snapshotMessage(ctx context.Context, name, id string) (tv *topic
 	return tv, p, err
 }
 
-// snapshotInto takes a view of one topic. capture copies what memory knows of the topic, with the write lock held; it is not
-// called if there is no such topic.
+// snapshotInto takes a view of one topic. capture copies what memory knows of the topic, with the
+// write lock held; it is not called if there is no such topic.
 func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *topicView, t *topics.Topic) error) (*topicView, error) {
 	if err := s.admit(ctx, storekit.CheckTopic(name)); err != nil {
 		return nil, err
@@ -109,9 +110,10 @@ func (s *Store) snapshotInto(ctx context.Context, name string, capture func(tv *
 	return tv, err
 }
 
-// snapshotAll takes a view of all topics, sorted by name. How long others wait for the write lock depends on how many messages are
-// in hand, and on how many topics are large or have dead messages past their retention, not on how many topics there are. All else
-// is read from the database without the lock.
+// snapshotAll takes a view of all topics, sorted by name. How long others wait for the write lock
+// depends on how many messages are in hand, and on how many topics are large or have dead messages
+// past their retention, not on how many topics there are. All else is read from the database
+// without the lock.
 func (s *Store) snapshotAll(ctx context.Context) (view, []topicView, error) {
 	var inMemory map[uint32]memory.View
 	deadFrom := make(map[uint32]record.Position)
@@ -162,8 +164,9 @@ func (tv *topicView) leasedNow() (n int64) {
 	return n
 }
 
-// isElsewhere tells whether a live message on disk does not stand in the list of those that wait, or not at its place on disk: it is
-// leased or acked, or a step of the clock has moved its due time.
+// isElsewhere tells whether a live message on disk does not stand in the list of those that wait,
+// or not at its place on disk: it is leased or acked, or a step of the clock has moved its due
+// time.
 func (tv *topicView) isElsewhere(seq uint64) bool {
 	h, leased := tv.Leases[seq]
 	return leased && (tv.now < h.Lease.Until || h.Lease.Due != 0) || tv.isAcked(seq)
@@ -190,7 +193,8 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return tv.info(p.Order, p.At)
 }
 
-// retentionEnd returns the position below which dead messages are past their retention and not shown any more, swept or not.
+// retentionEnd returns the position below which dead messages are past their retention and not
+// shown any more, swept or not.
 func (tv *topicView) retentionEnd() record.Position { return writer.RetentionEnd(&tv.Settings, tv.now) }
 
 // info returns the message at a place, which must be there.
@@ -225,8 +229,8 @@ func (tv *topicView) infoOf(p record.Position, v []byte) (punctual.Info, error) 
 	return i, nil
 }
 
-// List returns one page of a topic's messages; see punctual.Inspector. Messages with equal times are
-// in the order in which they were pushed.
+// List returns one page of a topic's messages; see punctual.Inspector. Messages with equal times
+// are in the order in which they were pushed.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
 	if err := s.admit(ctx, err); err != nil {
@@ -297,8 +301,9 @@ func spanOf(noFrom bool, from int64, noTo bool, to int64) span {
 	return b
 }
 
-// scan calls f for the messages of a state in a span, in order, until f returns false. StateNone stands for scheduled and ready. at is
-// where the message stands in the list, key where it is stored.
+// scan calls f for the messages of a state in a span, in order, until f returns false. StateNone
+// stands for scheduled and ready. at is where the message stands in the list, key where it is
+// stored.
 func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f func(order database.Order, at, key record.Position) (bool, error)) error {
 	switch state {
 	case punctual.StateDead:
@@ -347,7 +352,8 @@ func (tv *topicView) scan(ctx context.Context, state punctual.State, b span, f f
 // place is where a message stands in a list, and where it is stored.
 type place struct{ at, key record.Position }
 
-// leases returns the messages under a lease that at selects, in a span and in its order. at returns where a message stands in the list.
+// leases returns the messages under a lease that at selects, in a span and in its order. at returns
+// where a message stands in the list.
 func (tv *topicView) leases(b span, at func(h memory.Held) (ms int64, ok bool)) []place {
 	places := make([]place, 0, len(tv.Leases))
 	for _, h := range tv.Leases {
@@ -365,7 +371,8 @@ func (tv *topicView) leases(b span, at func(h memory.Held) (ms int64, ok bool)) 
 	return places
 }
 
-// moved returns the messages whose lease has run out and whose due time a step of the clock has moved.
+// moved returns the messages whose lease has run out and whose due time a step of the clock has
+// moved.
 func (tv *topicView) moved(b span) []place {
 	return tv.leases(b, func(h memory.Held) (int64, bool) { return h.Lease.Due, h.Lease.Due != 0 && h.Lease.Until <= tv.now })
 }
@@ -404,8 +411,9 @@ func parseCursor(text string) (record.Position, error) {
 	return record.ParsePosition(raw)
 }
 
-// Topics returns the statistics of every topic; see punctual.Inspector. It reads the keys of the messages that are due; in
-// topics of 1000 live messages or more only of those that have become due since the last count.
+// Topics returns the statistics of every topic; see punctual.Inspector. It reads the keys of the
+// messages that are due; in topics of 1000 live messages or more only of those that have become due
+// since the last count.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return nil, fmt.Errorf("topics: %w", err)
@@ -424,8 +432,8 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return out, nil
 }
 
-// TopicNames returns the names of the topics that q selects; see storekit.TopicNamer. It counts no messages and reads nothing from
-// disk, so it has the write lock only for a moment.
+// TopicNames returns the names of the topics that q selects; see storekit.TopicNamer. It counts no
+// messages and reads nothing from disk, so it has the write lock only for a moment.
 func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return nil, fmt.Errorf("topic names: %w", err)
@@ -441,7 +449,8 @@ func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string,
 	return names, nil
 }
 
-// NewCompanions returns the names of new companions; see storekit.TopicNamer. It reads nothing from disk.
+// NewCompanions returns the names of new companions; see storekit.TopicNamer. It reads nothing from
+// disk.
 func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	a := s.topics.Arrivals.Await(ctx, mark, wait)
 	if err := s.admit(ctx, nil); err != nil {
@@ -497,9 +506,10 @@ func (tv *topicView) stats(ctx context.Context) (punctual.TopicStats, error) {
 	})
 }
 
-// countReady counts the ready messages: those on disk whose due time has come, less those that are leased, and less those that are
-// acked and not deleted yet. After a step of the clock the time at which a leased or acked message is stored may lie ahead. If the lease
-// of such a message has run out, the message is ready all the same.
+// countReady counts the ready messages: those on disk whose due time has come, less those that are
+// leased, and less those that are acked and not deleted yet. After a step of the clock the time at
+// which a leased or acked message is stored may lie ahead. If the lease of such a message has run
+// out, the message is ready all the same.
 func (tv *topicView) countReady(ctx context.Context) (int64, error) {
 	due, ok := tv.due[tv.Num]
 	if !ok {

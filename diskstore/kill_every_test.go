@@ -21,9 +21,9 @@ import (
 )
 
 // TestSlowKillAtEveryChange plays one history that uses leases in every way, and copies the files
-// before every change of one, as kill -9 would leave them. Each copy must open and answer like package
-// memstore after the calls that had returned. The call under way may have happened too, and so may one of
-// the parts that its step names.
+// before every change of one, as kill -9 would leave them. Each copy must open and answer like
+// package memstore after the calls that had returned. The call under way may have happened too, and
+// so may one of the parts that its step names.
 func TestSlowKillAtEveryChange(t *testing.T) {
 	k := playAndCopy(t)
 	each := 4 // one copy of so many is followed by kills during recovery, unless it was made during a step
@@ -51,7 +51,8 @@ type killStep struct {
 	do    func(p *player)
 	// parts do what else may have taken effect when the process is killed during the step.
 	parts []func(p *player)
-	// quiet tells that the answer depends on no time and nothing is written, so that the clock may start again before the step.
+	// quiet tells that the answer depends on no time and nothing is written, so that the clock may
+	// start again before the step.
 	quiet bool
 }
 
@@ -138,7 +139,8 @@ func (p *player) configure(topic string, patch punctual.SettingsPatch) {
 	p.answer("configure %v", err)
 }
 
-// tick settles the last delivery, which must be that of a schedule, as the duty of schedules decides.
+// tick settles the last delivery, which must be that of a schedule, as the duty of schedules
+// decides.
 func (p *player) tick() {
 	d := p.leases[len(p.leases)-1]
 	how := punctual.DecisionOf(schedule.NewScheduler(p.store).Handle(p.t.Context(), &d))
@@ -477,8 +479,9 @@ func playAndCopy(t *testing.T) *killed {
 	k := &killed{}
 	mem := vfs.NewCrashableMem()
 	clock := storekit.NewManualClock(testStart)
-	// The lock is held while the files are copied, because the database changes files in goroutines of its own, and the next step must
-	// not begin between the copy of the files and the reading of k.step.
+	// The lock is held while the files are copied, because the database changes files in goroutines
+	// of its own, and the next step must not begin between the copy of the files and the reading of
+	// k.step.
 	copyNow := func(c killCopy) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -519,7 +522,8 @@ func playAndCopy(t *testing.T) *killed {
 	return k
 }
 
-// model returns a store of package memstore after the first n steps, and after a part of the next one unless part is nil.
+// model returns a store of package memstore after the first n steps, and after a part of the next
+// one unless part is nil.
 func (k *killed) model(t *testing.T, n int, part func(*player)) *player {
 	clock := storekit.NewManualClock(testStart)
 	p := &player{t: t, clock: clock, store: memstore.New(&memstore.Options{Clock: clock})}
@@ -560,8 +564,8 @@ func (k *killed) copyRecovery(t *testing.T, c killCopy) (copies []killCopy) {
 	return copies
 }
 
-// checkCopy compares a copy with the model after the steps that had returned. If a step was under way, the copy may
-// also be like the model after that step, or after one of its parts.
+// checkCopy compares a copy with the model after the steps that had returned. If a step was under
+// way, the copy may also be like the model after that step, or after one of its parts.
 func (k *killed) checkCopy(t *testing.T, c killCopy) {
 	t.Helper()
 	models := []*player{k.model(t, c.step+1, nil)}
@@ -604,8 +608,8 @@ func (k *killed) compare(t *testing.T, c killCopy, model *player) (problems []st
 	return problems
 }
 
-// judgeClock checks that the clock of a reopened store is not behind what the last call was told (P8), although its source was set
-// back by an hour.
+// judgeClock checks that the clock of a reopened store is not behind what the last call was told
+// (P8), although its source was set back by an hour.
 func (k *killed) judgeClock(t *testing.T, c killCopy, s *Store) {
 	now, err := s.Now(t.Context())
 	if err != nil {
@@ -653,7 +657,8 @@ func picture(t *testing.T, p *player) string {
 	return b.String()
 }
 
-// showEvents shows what messages tell of, without their IDs, which differ between stores, and without Event.Delivered.
+// showEvents shows what messages tell of, without their IDs, which differ between stores, and
+// without Event.Delivered.
 func showEvents(b *strings.Builder, ms []punctual.Info) {
 	var texts []string
 	for _, m := range ms {
@@ -686,8 +691,9 @@ func (p *player) extend(i int) string {
 	return storekit.ErrorCode(errs[0])
 }
 
-// compareRest compares what both stores deliver in 12 rounds in which every attempt fails, what they have in the end, and what they
-// answer to pushes of the IDs r and s, which the history finishes in a topic that remembers them.
+// compareRest compares what both stores deliver in 12 rounds in which every attempt fails, what
+// they have in the end, and what they answer to pushes of the IDs r and s, which the history
+// finishes in a topic that remembers them.
 func compareRest(disk, model *player) (problems []string) {
 	highest := make(map[string]int64)
 	for _, d := range disk.leases {
@@ -712,15 +718,16 @@ func compareRest(disk, model *player) (problems []string) {
 	return problems
 }
 
-// pushAgain pushes an ID in topic r, which remembers finished IDs from the first step to its deletion.
+// pushAgain pushes an ID in topic r, which remembers finished IDs from the first step to its
+// deletion.
 func (p *player) pushAgain(id string) string {
 	rs, err := p.store.Push(p.t.Context(), []punctual.NewMessage{{Topic: "r", ID: id, Due: testStart}})
 	p.must(err)
 	return fmt.Sprint(rs)
 }
 
-// deliverAll moves the clock, claims what is due in some topics, and retries it. low says which tokens are not above the highest
-// one that the message had before.
+// deliverAll moves the clock, claims what is due in some topics, and retries it. low says which
+// tokens are not above the highest one that the message had before.
 func deliverAll(p *player, round int, highest map[string]int64) (texts, low []string) {
 	p.clock.Advance(4 * time.Minute)
 	if round == 6 {

@@ -18,7 +18,8 @@ const killCycles = 40
 
 func tortureSeed(t *testing.T) uint64 { return ledger.TortureSeed(t) }
 
-// expected are the errors that calls of a healthy store may end with: the workload ends some of them early.
+// expected are the errors that calls of a healthy store may end with: the workload ends some of
+// them early.
 var expected = []string{"deadline", "canceled", "indeterminate"}
 
 // newLedger returns a ledger that judges a diskstore.
@@ -28,8 +29,8 @@ func newLedger() *ledger.Ledger {
 	return l
 }
 
-// TestSlowKill kills a process that works on a store, again and again, at random moments, some of them during
-// recovery. It compares all that was ever acknowledged with what the store has.
+// TestSlowKill kills a process that works on a store, again and again, at random moments, some of
+// them during recovery. It compares all that was ever acknowledged with what the store has.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	k := &killRun{t: t, dir: t.TempDir(), ledger: newLedger(), rng: rand.New(rand.NewPCG(tortureSeed(t), 0))}
@@ -54,8 +55,8 @@ func TestSlowKill(t *testing.T) {
 // auditProcess is the number of the process that compares a store with its history in the end.
 const auditProcess = 1 << 30
 
-// auditStore opens a store that a workload left behind and lets the ledger compare what is in it. An error is
-// for a store that cannot be opened or read.
+// auditStore opens a store that a workload left behind and lets the ledger compare what is in it.
+// An error is for a store that cannot be opened or read.
 func auditStore(l *ledger.Ledger, dir string, o Options) (err error) {
 	clock := &ledger.ShiftedClock{}
 	o.Clock, o.Logger = clock, quiet
@@ -137,7 +138,8 @@ func (k *killRun) cycle(i int) {
 	}
 }
 
-// linesKept is about how many lines are kept at most, to find out later what broke a promise. Then all are dropped.
+// linesKept is about how many lines are kept at most, to find out later what broke a promise. Then
+// all are dropped.
 const linesKept = 500_000
 
 // TestKillChild is the process that TestSlowKill starts and kills; by itself it does nothing.

@@ -12,10 +12,11 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// The loader reads the next messages of a timeline from disk into memory before they are due, so that claims need not wait for
-// the disk then. First it skips deleted keys, without the write lock. It holds the lock while it reads the messages, so that none is
-// added or deleted on disk meanwhile. Claims, and transactions that become durable meanwhile, change only memory; the merge of
-// the batch takes account of them.
+// The loader reads the next messages of a timeline from disk into memory before they are due, so
+// that claims need not wait for the disk then. First it skips deleted keys, without the write lock.
+// It holds the lock while it reads the messages, so that none is added or deleted on disk
+// meanwhile. Claims, and transactions that become durable meanwhile, change only memory; the merge
+// of the batch takes account of them.
 
 const (
 	loadMessages = 4096  // how many messages a batch has at most
@@ -47,9 +48,10 @@ func (s *Store) load(ctx context.Context, t *memory.Topic, merge func(l memory.L
 	})
 }
 
-// passDeleted moves the position where the next load of a topic begins past deleted messages, without the write lock. stop
-// is where the load is to end, because a load that went further would pass many deleted messages, or read a body for which there is no
-// room; zero if it need not end early.
+// passDeleted moves the position where the next load of a topic begins past deleted messages,
+// without the write lock. stop is where the load is to end, because a load that went further would
+// pass many deleted messages, or read a body for which there is no room; zero if it need not end
+// early.
 func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.Position, err error) {
 	search, ok := t.BeginSearch()
 	if !ok {
@@ -65,8 +67,9 @@ func (s *Store) passDeleted(ctx context.Context, t *memory.Topic) (stop record.P
 	return stop, nil
 }
 
-// runLoader loads messages that will be due soon, until the store closes or fails. It sleeps while no topic is to be loaded
-// ahead, or while there is no room. After a failure it waits for maxSleep, or until the next hint that there is something to load.
+// runLoader loads messages that will be due soon, until the store closes or fails. It sleeps while
+// no topic is to be loaded ahead, or while there is no room. After a failure it waits for maxSleep,
+// or until the next hint that there is something to load.
 func (s *Store) runLoader() {
 	notBefore := -never
 	for {
@@ -90,7 +93,8 @@ func (s *Store) runLoader() {
 	}
 }
 
-// loadAll loads a batch of every topic that needs one, while there is room, and tells whether that went well.
+// loadAll loads a batch of every topic that needs one, while there is room, and tells whether that
+// went well.
 func (s *Store) loadAll() bool {
 	for _, t := range s.index.Loads(s.clock.ms()) {
 		if !s.index.HasRoom() {

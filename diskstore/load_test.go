@@ -20,9 +20,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Messages that are due soon are pushed while others are loaded, claimed, cancelled and rescheduled. Memory is so small that the
-// window of the timeline is cut all the time. Every message must be delivered exactly once, or be cancelled, and never before its
-// time.
+// Messages that are due soon are pushed while others are loaded, claimed, cancelled and
+// rescheduled. Memory is so small that the window of the timeline is cut all the time. Every
+// message must be delivered exactly once, or be cancelled, and never before its time.
 func TestPushMeetsLoad(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { pushMeetsLoad(t, seed) })
@@ -184,8 +184,8 @@ func (c *courier) reportMissing(pushers, each int) {
 	}
 }
 
-// TestLoadBehindAWholeMillisecond: when a timeline is loaded up to the end of a millisecond, the next
-// load begins after it, however many leased messages of that millisecond are still on disk.
+// TestLoadBehindAWholeMillisecond: when a timeline is loaded up to the end of a millisecond, the
+// next load begins after it, however many leased messages of that millisecond are still on disk.
 func TestLoadBehindAWholeMillisecond(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{Clock: clock, fs: vfs.NewMem()})
@@ -225,8 +225,8 @@ func TestLoadBehindAWholeMillisecond(t *testing.T) {
 	})
 }
 
-// TestLoadMeetsWhatIsNotDurable: a load reads a message whose push waits for its fsync. The message must not be
-// claimed before the fsync, and is delivered once after it.
+// TestLoadMeetsWhatIsNotDurable: a load reads a message whose push waits for its fsync. The message
+// must not be claimed before the fsync, and is delivered once after it.
 func TestLoadMeetsWhatIsNotDurable(t *testing.T) {
 	k := newKillRig(t)
 	push(t, k, punctual.NewMessage{Topic: "o", ID: "durable", Delay: time.Hour})
@@ -265,8 +265,8 @@ func TestLoadMeetsWhatIsNotDurable(t *testing.T) {
 	mustBeAccounted(t, k.Store, 1000)
 }
 
-// TestLoadMeetsWhatIsInHand: a load reads a message again that is leased, or was acked and is not deleted yet,
-// because an earlier message was pushed meanwhile.
+// TestLoadMeetsWhatIsInHand: a load reads a message again that is leased, or was acked and is not
+// deleted yet, because an earlier message was pushed meanwhile.
 func TestLoadMeetsWhatIsInHand(t *testing.T) {
 	for _, acked := range []bool{false, true} {
 		t.Run(fmt.Sprint("acked ", acked), func(t *testing.T) {
@@ -297,8 +297,9 @@ func TestLoadMeetsWhatIsInHand(t *testing.T) {
 	}
 }
 
-// TestSlowLoadPassesDeletedMessagesWithoutTheLock: 30,000 messages were cancelled before the first of two that are to be loaded, and
-// 30,000 between the two. No read with the write lock held passes many of them.
+// TestSlowLoadPassesDeletedMessagesWithoutTheLock: 30,000 messages were cancelled before the first
+// of two that are to be loaded, and 30,000 between the two. No read with the write lock held passes
+// many of them.
 func TestSlowLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
 	const cancelled, most = 30_000, 10_000
 	clock := storekit.NewManualClock(testStart)
@@ -338,8 +339,8 @@ func TestSlowLoadPassesDeletedMessagesWithoutTheLock(t *testing.T) {
 	}
 }
 
-// TestClaimReadsOneLargeBody: of five messages of 5 MiB each that wait in tables, a claim of one reads no more than it needs: its own
-// body twice, without the write lock and with it.
+// TestClaimReadsOneLargeBody: of five messages of 5 MiB each that wait in tables, a claim of one
+// reads no more than it needs: its own body twice, without the write lock and with it.
 func TestClaimReadsOneLargeBody(t *testing.T) {
 	const waiting, body = 5, 5 << 20
 	fs := &countingReads{FS: vfs.NewMem()}

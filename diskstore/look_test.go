@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestChangedSinceTheLook: a call looks its IDs up before it has the write lock. If another call changes the message between the
-// look-up and the lock, the answer is as if the first call had come after the other one (P5, P7).
+// TestChangedSinceTheLook: a call looks its IDs up before it has the write lock. If another call
+// changes the message between the look-up and the lock, the answer is as if the first call had come
+// after the other one (P5, P7).
 func TestChangedSinceTheLook(t *testing.T) {
 	amend := func(change punctual.Change, delay time.Duration) func(t *testing.T, s *Store) error {
 		return func(t *testing.T, s *Store) error {
@@ -147,7 +148,8 @@ func TestChangedSinceTheLook(t *testing.T) {
 	}
 }
 
-// TestManyPushesOfOneID: when many callers push the same IDs and cancel them, each ID is cancelled as often as it was stored.
+// TestManyPushesOfOneID: when many callers push the same IDs and cancel them, each ID is cancelled
+// as often as it was stored.
 func TestManyPushesOfOneID(t *testing.T) {
 	const callers, rounds, ids = 8, 30, 40
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart)})

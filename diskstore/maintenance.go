@@ -8,10 +8,11 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/writer"
 )
 
-// Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and removes what is past its
-// retention. It has the store's clock follow the machine's, and moves what a step of the clock moves. It reserves lease tokens before they
-// are used up, and replaces full segments of the claim log. As long as lease tokens are left, no answer depends on when maintenance runs.
-// But where the clock starts again after a power cut does (clock.go).
+// Maintenance deletes acked messages by the thousand, writes down watermarks and the clock, and
+// removes what is past its retention. It has the store's clock follow the machine's, and moves what
+// a step of the clock moves. It reserves lease tokens before they are used up, and replaces full
+// segments of the claim log. As long as lease tokens are left, no answer depends on when
+// maintenance runs. But where the clock starts again after a power cut does (clock.go).
 
 const (
 	maintenanceInterval = time.Second
@@ -81,8 +82,9 @@ func (s *Store) maintain(withMarks bool) error {
 	return err
 }
 
-// writeWatermarks writes watermarks and the clock, and reserves lease tokens if they run short. It writes nothing when lease tokens
-// suffice, no message was pushed, moved or removed since the last time, and no time was given out that a power cut would take back.
+// writeWatermarks writes watermarks and the clock, and reserves lease tokens if they run short. It
+// writes nothing when lease tokens suffice, no message was pushed, moved or removed since the last
+// time, and no time was given out that a power cut would take back.
 func (s *Store) writeWatermarks(ctx context.Context) error {
 	for {
 		if more, err := s.writeSomeWatermarks(ctx); err != nil || !more {
@@ -91,7 +93,8 @@ func (s *Store) writeWatermarks(ctx context.Context) error {
 	}
 }
 
-// writeSomeWatermarks makes one transaction of saveWatermarks, and tells whether there is more to write.
+// writeSomeWatermarks makes one transaction of saveWatermarks, and tells whether there is more to
+// write.
 func (s *Store) writeSomeWatermarks(ctx context.Context) (more bool, err error) {
 	tx, err := s.writer.Begin(ctx)
 	if err != nil {
@@ -105,10 +108,11 @@ func (s *Store) writeSomeWatermarks(ctx context.Context) (more bool, err error) 
 	return more, tx.Commit(ctx)
 }
 
-// saveWatermarks adds the clock and up to limit watermarks to a transaction, and tells whether there is more to write. Acked messages
-// are deleted first, because a watermark does not pass them while a power cut may still take the ack back. While there are more of
-// them than one transaction deletes, saveWatermarks adds no watermark. A deletion is durable no later than the watermark that passes
-// the message, because transactions become durable in their order.
+// saveWatermarks adds the clock and up to limit watermarks to a transaction, and tells whether
+// there is more to write. Acked messages are deleted first, because a watermark does not pass them
+// while a power cut may still take the ack back. While there are more of them than one transaction
+// deletes, saveWatermarks adds no watermark. A deletion is durable no later than the watermark that
+// passes the message, because transactions become durable in their order.
 func (s *Store) saveWatermarks(tx *writer.Tx, limit int) (more bool) {
 	if tx.DeleteAcked() {
 		return true
@@ -124,7 +128,8 @@ func (s *Store) saveWatermarks(tx *writer.Tx, limit int) (more bool) {
 	return more
 }
 
-// replaceFullSegment replaces the segments of the claim log, whether full or not, by one with what is still needed.
+// replaceFullSegment replaces the segments of the claim log, whether full or not, by one with what
+// is still needed.
 func (s *Store) replaceFullSegment(ctx context.Context) error {
 	return s.claims.Replace(s.index.Leases, func() error { return s.writer.Barrier(ctx) })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestSlowManyTopicsShareTheBound: what is due in many topics, none of which has many messages, takes heap in proportion to the one
-// bound for memory, and is delivered all the same.
+// TestSlowManyTopicsShareTheBound: what is due in many topics, none of which has many messages,
+// takes heap in proportion to the one bound for memory, and is delivered all the same.
 func TestSlowManyTopicsShareTheBound(t *testing.T) {
 	const topics, each, size, bound = 12, 64, 256 << 10, 4 << 20
 	s := openAt(t, t.TempDir(), &Options{Clock: storekit.NewManualClock(testStart), MemoryBytes: bound, CacheBytes: 1})
@@ -23,8 +23,8 @@ func TestSlowManyTopicsShareTheBound(t *testing.T) {
 			push(t, s, ms...)
 		}
 	}
-	// Without cgo the buffers of the database are on the heap. They begin small, and each is larger than the one before. So they grow to
-	// their full size before the first measurement.
+	// Without cgo the buffers of the database are on the heap. They begin small, and each is larger
+	// than the one before. So they grow to their full size before the first measurement.
 	fill()
 	for topic := range topics {
 		if _, err := s.DeleteTopic(t.Context(), fmt.Sprint(topic)); err != nil {
@@ -38,7 +38,8 @@ func TestSlowManyTopicsShareTheBound(t *testing.T) {
 	})
 	before := heapInUse(t, s)
 	fill()
-	// A compaction holds a buffer that was written to a table. So the heap may come down only when the compaction has ended.
+	// A compaction holds a buffer that was written to a table. So the heap may come down only when
+	// the compaction has ended.
 	var used int64
 	what := fmt.Sprintf("%d MiB of heap are enough beside %d MiB of due messages, with a bound of %d MiB for messages in memory (P10)",
 		8*bound>>20, topics*each*size>>20, bound>>20)
@@ -63,7 +64,8 @@ func TestSlowManyTopicsShareTheBound(t *testing.T) {
 	}
 }
 
-// heapInUse returns how many bytes on the heap are reachable after the database has written its buffers to tables.
+// heapInUse returns how many bytes on the heap are reachable after the database has written its
+// buffers to tables.
 func heapInUse(t *testing.T, s *Store) int64 {
 	t.Helper()
 	if err := s.db.Flush(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestSlowManyTopicsWithManyMessages: the bound is not only for bodies. When many messages without bodies are due in
-// many topics, not all of them are in memory either.
+// TestSlowManyTopicsWithManyMessages: the bound is not only for bodies. When many messages without
+// bodies are due in many topics, not all of them are in memory either.
 func TestSlowManyTopicsWithManyMessages(t *testing.T) {
 	const topics, each, bound = 200, 100, 200 * memory.MessageBytes * 10
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: storekit.NewManualClock(testStart), MemoryBytes: bound})
@@ -48,8 +48,8 @@ func TestSlowManyTopicsWithManyMessages(t *testing.T) {
 	}
 }
 
-// TestBacklogLeavesRoomForOthers: a topic with a backlog that nobody claims does not take the memory of one that
-// has few messages.
+// TestBacklogLeavesRoomForOthers: a topic with a backlog that nobody claims does not take the
+// memory of one that has few messages.
 func TestBacklogLeavesRoomForOthers(t *testing.T) {
 	clock := storekit.NewManualClock(testStart)
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock, MemoryBytes: 1 << 20})
@@ -66,7 +66,8 @@ func TestBacklogLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestSlowOneClaimIsBounded: a claim for many large messages brings some of them, in order, and the next claim brings the others.
+// TestSlowOneClaimIsBounded: a claim for many large messages brings some of them, in order, and the
+// next claim brings the others.
 func TestSlowOneClaimIsBounded(t *testing.T) {
 	const size, n = 1 << 20, 80
 	clock := storekit.NewManualClock(testStart)
@@ -96,8 +97,8 @@ func TestSlowOneClaimIsBounded(t *testing.T) {
 	}
 }
 
-// TestSlowAccountOfMemory: after each of many random calls the account of the memory is the sum of what the messages in memory cost,
-// and within the bound.
+// TestSlowAccountOfMemory: after each of many random calls the account of the memory is the sum of
+// what the messages in memory cost, and within the bound.
 func TestSlowAccountOfMemory(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -215,8 +216,8 @@ func (r *accountRig) settle() {
 	}
 }
 
-// mustBeAccounted compares the account of the memory with the messages in memory and with the bound. largest is what a message costs
-// at most.
+// mustBeAccounted compares the account of the memory with the messages in memory and with the
+// bound. largest is what a message costs at most.
 func mustBeAccounted(t *testing.T, s *Store, largest int64) {
 	t.Helper()
 	if in := s.index.Stats(); in.Bytes > in.Bound+largest {

@@ -15,9 +15,10 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// TestSlowMillionDueAtOnce: a million messages due in one millisecond are delivered once each, with bounded memory, while a message of
-// another topic is delivered at once. make test has a tenth of them, which is several times what the memory holds. The build tag
-// leaves the test out under the race detector, which makes it ten times slower.
+// TestSlowMillionDueAtOnce: a million messages due in one millisecond are delivered once each, with
+// bounded memory, while a message of another topic is delivered at once. make test has a tenth of
+// them, which is several times what the memory holds. The build tag leaves the test out under the
+// race detector, which makes it ten times slower.
 func TestSlowMillionDueAtOnce(t *testing.T) {
 	const batch = 5000
 	n, memory := 100_000, int64(2<<20)

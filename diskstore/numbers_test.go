@@ -17,9 +17,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestNumbersAtTheirEdges starts the counters of the database shortly before a place where a narrower or signed number would wrap,
-// and takes a store past that place, and also starts counters near their last numbers. Messages, leases and acks are still told apart,
-// also after a kill.
+// TestNumbersAtTheirEdges starts the counters of the database shortly before a place where a
+// narrower or signed number would wrap, and takes a store past that place, and also starts counters
+// near their last numbers. Messages, leases and acks are still told apart, also after a kill.
 func TestNumbersAtTheirEdges(t *testing.T) {
 	for _, edge := range []uint64{1 << 8, 1 << 16, 1 << 31, 1 << 32, 1 << 53, 1 << 62} {
 		t.Run(fmt.Sprintf("at %d", edge), func(t *testing.T) {
@@ -68,7 +68,8 @@ func (noLog) Infof(string, ...any)  {}
 func (noLog) Errorf(string, ...any) {}
 func (noLog) Fatalf(string, ...any) {}
 
-// acrossAnEdge sets counters of a new store, uses it, uses it again after a kill, and a third time after a close.
+// acrossAnEdge sets counters of a new store, uses it, uses it again after a kill, and a third time
+// after a close.
 func acrossAnEdge(t *testing.T, meta map[string]uint64) {
 	mem, clock := vfs.NewCrashableMem(), storekit.NewManualClock(testStart)
 	closeStore(t, openAt(t, "store", &Options{fs: mem, Clock: clock}))
@@ -115,8 +116,9 @@ func acrossAnEdge(t *testing.T, meta map[string]uint64) {
 // lastTopic is the last number that a topic gets which is no companion of events.
 const lastTopic = math.MaxUint32 - database.SpareTopics - 1
 
-// TestTopicNumbersRunOut: when only the spare numbers are left (database.SpareTopics), a new topic is refused, because those are kept
-// for companions of events, which cannot be refused. Topics that exist go on, and such a companion still comes into being.
+// TestTopicNumbersRunOut: when only the spare numbers are left (database.SpareTopics), a new topic
+// is refused, because those are kept for companions of events, which cannot be refused. Topics that
+// exist go on, and such a companion still comes into being.
 func TestTopicNumbersRunOut(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	closeStore(t, openAt(t, "store", &Options{fs: mem}))
@@ -134,7 +136,8 @@ func TestTopicNumbersRunOut(t *testing.T) {
 		if _, err := s.Configure(t.Context(), "new", punctual.SettingsPatch{}); !errors.Is(err, punctual.ErrNoSpace) {
 			t.Errorf("configure of a new topic%s: %v, want ErrNoSpace", when, err)
 		}
-		// The topic of events still gets a number, because the change of which an event tells has happened.
+		// The topic of events still gets a number, because the change of which an event tells has
+		// happened.
 		if _, err := s.Configure(t.Context(), "last", punctual.SettingsPatch{Emit: ptr(punctual.EventPushed)}); err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,8 @@ func (s *Store) databaseOptions() database.Options {
 	}
 }
 
-// restore brings into memory what the files say, and replaces the claim log by a segment with what is still needed.
+// restore brings into memory what the files say, and replaces the claim log by a segment with what
+// is still needed.
 func (s *Store) restore() error {
 	logged, err := claimlog.Read(s.fs, s.dir, s.keepDamaged)
 	if err != nil {
@@ -139,8 +140,8 @@ func (s *Store) restore() error {
 	return s.claims.Replace(s.index.Leases, s.deleteFirst)
 }
 
-// deleteFirst deletes the acked messages before the store is in use, in as many transactions as that needs. A kill in between leaves
-// the segments of the claim log that have the acks.
+// deleteFirst deletes the acked messages before the store is in use, in as many transactions as
+// that needs. A kill in between leaves the segments of the claim log that have the acks.
 func (s *Store) deleteFirst() (err error) {
 	for more := true; more && err == nil; {
 		err = s.writeFirst(func(tx *writer.Tx) { more = tx.DeleteAcked() })
@@ -148,8 +149,8 @@ func (s *Store) deleteFirst() (err error) {
 	return err
 }
 
-// writeFirst makes a transaction before the store is in use: it writes the clock and what fill adds, and reserves numbers if they
-// are short.
+// writeFirst makes a transaction before the store is in use: it writes the clock and what fill
+// adds, and reserves numbers if they are short.
 func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	err := s.writer.Do(context.Background(), func(tx *writer.Tx) error {
 		tx.Maintenance().SetClock()
@@ -162,9 +163,10 @@ func (s *Store) writeFirst(fill func(*writer.Tx)) error {
 	return err
 }
 
-// restoreLeases restores the leases of the claim log that are not over: those whose token is above Record.Newest of their
-// message. It also restores the acks of messages that are still on disk. A lease from before the last step of the clock is moved if the
-// claim log does not have it as it was moved: the lease was granted later than passed, the time that the clock has passed since.
+// restoreLeases restores the leases of the claim log that are not over: those whose token is above
+// Record.Newest of their message. It also restores the acks of messages that are still on disk. A
+// lease from before the last step of the clock is moved if the claim log does not have it as it was
+// moved: the lease was granted later than passed, the time that the clock has passed since.
 func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog.Contents, passed int64) error {
 	for _, l := range contents.Acked {
 		t, r, err := s.recordOf(byNum, l)
@@ -191,8 +193,8 @@ func (s *Store) restoreLeases(byNum map[uint32]*topics.Topic, contents *claimlog
 	return nil
 }
 
-// recordOf returns the topic and the record of the message that an entry of the claim log is about, nil if no live message is at
-// its place any more.
+// recordOf returns the topic and the record of the message that an entry of the claim log is about,
+// nil if no live message is at its place any more.
 func (s *Store) recordOf(byNum map[uint32]*topics.Topic, l record.Lease) (*topics.Topic, *record.Record, error) {
 	t := byNum[l.Topic]
 	if t == nil {
@@ -209,7 +211,8 @@ func (s *Store) recordOf(byNum map[uint32]*topics.Topic, l record.Lease) (*topic
 	return t, r, nil
 }
 
-// keepDamaged reports the unreadable end of a segment of the claim log. It keeps a copy of a segment that is damaged.
+// keepDamaged reports the unreadable end of a segment of the claim log. It keeps a copy of a
+// segment that is damaged.
 func (s *Store) keepDamaged(u claimlog.Unreadable) error {
 	if !u.Damage {
 		s.log.Warn("the end of the claim log was not written, as after a power cut; some attempts are not counted and some messages may be delivered once more",

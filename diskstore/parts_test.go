@@ -58,9 +58,9 @@ func settleAll(t *testing.T, s *Store, ds []punctual.Delivery, verb punctual.Ver
 	}
 }
 
-// TestSlowNoTransactionIsLarge: a call for many messages that writes much makes several transactions, whatever it does to the
-// messages, so that each transaction has a bounded size. Beyond 4 GiB the database panics; long before that the heap grows, and
-// other calls wait too long.
+// TestSlowNoTransactionIsLarge: a call for many messages that writes much makes several
+// transactions, whatever it does to the messages, so that each transaction has a bounded size.
+// Beyond 4 GiB the database panics; long before that the heap grows, and other calls wait too long.
 func TestSlowNoTransactionIsLarge(t *testing.T) {
 	const n = 30
 	clock := storekit.NewManualClock(testStart)
@@ -128,7 +128,8 @@ func TestSlowNoTransactionIsLarge(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// endsLater is a context whose Err returns nil so many times as looks says, and then that it was cancelled.
+// endsLater is a context whose Err returns nil so many times as looks says, and then that it was
+// cancelled.
 type endsLater struct {
 	context.Context
 	looks int
@@ -141,8 +142,8 @@ func (c *endsLater) Err() error {
 	return nil
 }
 
-// TestSlowLargeCallWhoseLaterStepFails: when a later step of a large call cannot be made, the result of each item says what
-// became of it.
+// TestSlowLargeCallWhoseLaterStepFails: when a later step of a large call cannot be made, the
+// result of each item says what became of it.
 func TestSlowLargeCallWhoseLaterStepFails(t *testing.T) {
 	const n = 20
 	s := openAt(t, "store", &Options{fs: vfs.NewMem()})
@@ -204,8 +205,8 @@ func TestSlowLargeCallWhoseLaterStepFails(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestSpaceEndsDuringALargePush: the free space is compared with the reserve before each step, and not once for the call, because the
-// call may write more than the reserve.
+// TestSpaceEndsDuringALargePush: the free space is compared with the reserve before each step, and
+// not once for the call, because the call may write more than the reserve.
 func TestSpaceEndsDuringALargePush(t *testing.T) {
 	const n = 20
 	f, free := &faults{}, uint64(1<<40)
@@ -235,7 +236,8 @@ func TestSpaceEndsDuringALargePush(t *testing.T) {
 	}
 }
 
-// TestLargeCallThatIsInDoubt: when nobody knows whether a step happened, the error is one of the whole call, and says so.
+// TestLargeCallThatIsInDoubt: when nobody knows whether a step happened, the error is one of the
+// whole call, and says so.
 func TestLargeCallThatIsInDoubt(t *testing.T) { alone(t, largeCallThatIsInDoubt) }
 
 func largeCallThatIsInDoubt(t *testing.T) {
@@ -265,7 +267,8 @@ func largeCallThatIsInDoubt(t *testing.T) {
 	}
 }
 
-// panicClock panics once, when a goroutine reads it that is in all of the functions that in names, and has been read spare times there.
+// panicClock panics once, when a goroutine reads it that is in all of the functions that in names,
+// and has been read spare times there.
 type panicClock struct {
 	storekit.Clock
 	in    atomic.Pointer[[]string]
@@ -283,8 +286,9 @@ func (c *panicClock) Now() time.Time {
 	return c.Clock.Now()
 }
 
-// TestPanicInATransactionEndsTheStore: a panic while a transaction is filled ends the store. No call waits for the
-// write lock then, and nothing of the transaction is on disk, neither of the change that broke off nor of the one before.
+// TestPanicInATransactionEndsTheStore: a panic while a transaction is filled ends the store. No
+// call waits for the write lock then, and nothing of the transaction is on disk, neither of the
+// change that broke off nor of the one before.
 func TestPanicInATransactionEndsTheStore(t *testing.T) { alone(t, panicInATransactionEndsTheStore) }
 
 func panicInATransactionEndsTheStore(t *testing.T) {
@@ -297,8 +301,8 @@ func panicInATransactionEndsTheStore(t *testing.T) {
 	}
 	push(t, s, punctual.NewMessage{Topic: "o", ID: "a"}, punctual.NewMessage{Topic: "o", ID: "b"})
 	claim(t, s, "o", 1)
-	// Each cancel asks whether its message is under a lease. The clock panics when the second cancel asks, that of a. By then the
-	// transaction has the first one, and b has left memory.
+	// Each cancel asks whether its message is under a lease. The clock panics when the second
+	// cancel asks, that of a. By then the transaction has the first one, and b has left memory.
 	both := []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "o", ID: "b"}, {Change: punctual.ChangeCancel, Topic: "o", ID: "a"}}
 	clock.spare.Store(1)
 	clock.in.Store(&[]string{"(*Store).Amend", "(*Tx).Cancel"})
@@ -330,7 +334,8 @@ func panicInATransactionEndsTheStore(t *testing.T) {
 	closeStore(t, s)
 }
 
-// TestPanicOnTheWayIntoATransaction: a panic before a transaction has begun gives the write lock back, so the store goes on.
+// TestPanicOnTheWayIntoATransaction: a panic before a transaction has begun gives the write lock
+// back, so the store goes on.
 func TestPanicOnTheWayIntoATransaction(t *testing.T) {
 	clock := &panicClock{Clock: storekit.NewManualClock(testStart)}
 	s := openAt(t, "store", &Options{fs: vfs.NewMem(), Clock: clock})
@@ -346,8 +351,8 @@ func TestPanicOnTheWayIntoATransaction(t *testing.T) {
 	within(t, "push", func() { push(t, s, onePush...) })
 }
 
-// TestPanicWithTheWriteLockHeld: a panic in a read with the write lock held ends the store, too, and no call
-// waits for the write lock.
+// TestPanicWithTheWriteLockHeld: a panic in a read with the write lock held ends the store, too,
+// and no call waits for the write lock.
 func TestPanicWithTheWriteLockHeld(t *testing.T) { alone(t, panicWithTheWriteLockHeld) }
 
 func panicWithTheWriteLockHeld(t *testing.T) {
@@ -367,7 +372,8 @@ func panicWithTheWriteLockHeld(t *testing.T) {
 	}
 }
 
-// TestMaxBodyHasABound: a MaxBody that is negative, or larger than maxMaxBody, is refused when the store opens.
+// TestMaxBodyHasABound: a MaxBody that is negative, or larger than maxMaxBody, is refused when the
+// store opens.
 func TestMaxBodyHasABound(t *testing.T) {
 	for _, size := range []int{-1, maxMaxBody + 1} {
 		if _, err := Open("store", &Options{fs: vfs.NewMem(), MaxBody: size}); !errors.Is(err, punctual.ErrInvalid) {

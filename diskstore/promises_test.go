@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestOrderAcrossTheWindow: messages are delivered by their due time (P12), whether they are in memory or on disk, also when they
-// were rescheduled or retried, and after a restart. Memory holds only some of them.
+// TestOrderAcrossTheWindow: messages are delivered by their due time (P12), whether they are in
+// memory or on disk, also when they were rescheduled or retried, and after a restart. Memory holds
+// only some of them.
 func TestOrderAcrossTheWindow(t *testing.T) {
 	const n = 200
 	clock := storekit.NewManualClock(testStart)
@@ -32,7 +33,8 @@ func TestOrderAcrossTheWindow(t *testing.T) {
 	if err != nil || moved[0].Err != nil || moved[1].Err != nil {
 		t.Fatal(moved, err)
 	}
-	// After their first attempt two messages are retried: the first one to a time beyond the restart, and 10 to one shortly ahead.
+	// After their first attempt two messages are retried: the first one to a time beyond the
+	// restart, and 10 to one shortly ahead.
 	retried := map[string]time.Time{fmt.Sprint(n - 1): at(150).Add(time.Millisecond), "10": at(12).Add(time.Millisecond)}
 	want := []string{fmt.Sprint(n - 1)}
 	for i := 1; i < n-1; i++ {
@@ -68,8 +70,8 @@ func TestOrderAcrossTheWindow(t *testing.T) {
 	}
 }
 
-// TestCancelIsDefinite: after a cancel the message is never delivered again (P5), wherever it was. That holds after
-// kill -9, too.
+// TestCancelIsDefinite: after a cancel the message is never delivered again (P5), wherever it was.
+// That holds after kill -9, too.
 func TestCancelIsDefinite(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -118,8 +120,8 @@ func TestCancelIsDefinite(t *testing.T) {
 	}
 }
 
-// TestTimeThatWasToldDoesNotComeAgain: after a call that told a time and kill -9, the store's clock does not start before that time
-// (P8), although the machine's clock was set back meanwhile.
+// TestTimeThatWasToldDoesNotComeAgain: after a call that told a time and kill -9, the store's clock
+// does not start before that time (P8), although the machine's clock was set back meanwhile.
 func TestTimeThatWasToldDoesNotComeAgain(t *testing.T) {
 	for name, tell := range map[string]func(t *testing.T, k *killRig) time.Time{
 		"now": func(t *testing.T, k *killRig) time.Time {

@@ -15,16 +15,20 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// purgeStep is how many messages one transaction of a purge removes at most, unless it clears the topic.
+// purgeStep is how many messages one transaction of a purge removes at most, unless it clears the
+// topic.
 const purgeStep = 1000
 
-// clearTries is how often a purge tries to clear a topic, because what stays may change between the read and the transaction.
+// clearTries is how often a purge tries to clear a topic, because what stays may change between the
+// read and the transaction.
 const clearTries = 3
 
-// Purge removes messages; see punctual.Inspector. All live messages of a topic, or all dead ones, as a rule go
-// in one atomic step when they are 1000 or more and at most 10,000 others stay. Otherwise each thousand is one atomic step. Then Purge
-// removes nothing that is pushed after it has begun, and it leaves out a message that is not in the given state and bounds any more
-// when its turn comes. But a purge of StateNone goes on until, at one instant, its bounds have no live message from before it began.
+// Purge removes messages; see punctual.Inspector. All live messages of a topic, or all dead ones,
+// as a rule go in one atomic step when they are 1000 or more and at most 10,000 others stay.
+// Otherwise each thousand is one atomic step. Then Purge removes nothing that is pushed after it
+// has begun, and it leaves out a message that is not in the given state and bounds any more when
+// its turn comes. But a purge of StateNone goes on until, at one instant, its bounds have no live
+// message from before it began.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	if err := s.admit(ctx, storekit.CheckTopic(q.Topic)); err != nil {
 		return 0, fmt.Errorf("purge: %w", err)
@@ -74,9 +78,9 @@ func (p *purge) run(ctx context.Context) error {
 	if p.state != punctual.StateNone {
 		return p.pass(ctx, p.state)
 	}
-	// While the messages of one state are purged, one may go over into the other state, or to a place on its timeline that the
-	// purge has passed. A message claimed between the two passes is in neither. So the purge is done only when a view of one
-	// instant has no such message.
+	// While the messages of one state are purged, one may go over into the other state, or to a
+	// place on its timeline that the purge has passed. A message claimed between the two passes is
+	// in neither. So the purge is done only when a view of one instant has no such message.
 	for {
 		for _, state := range []punctual.State{punctual.StateLeased, punctual.StateNone} {
 			if err := p.pass(ctx, state); err != nil {
@@ -89,9 +93,10 @@ func (p *purge) run(ctx context.Context) error {
 	}
 }
 
-// clear removes all that the purge wants in one transaction, if that is all live messages of the topic or all dead ones. cleared is
-// false, and none of these is removed, when the purge wants others, when they are too few or too many other messages stay
-// (database.DB.Clear), or when what stays has changed at each of the clearTries.
+// clear removes all that the purge wants in one transaction, if that is all live messages of the
+// topic or all dead ones. cleared is false, and none of these is removed, when the purge wants
+// others, when they are too few or too many other messages stay (database.DB.Clear), or when what
+// stays has changed at each of the clearTries.
 func (p *purge) clear(ctx context.Context) (cleared bool, err error) {
 	of := database.Live
 	switch {
@@ -154,7 +159,8 @@ func (p *purge) clearCurrent(ctx context.Context, c *database.Clear, of database
 	return true, p.s.db.FlushRanges()
 }
 
-// pass goes once through the messages of a state and removes them; StateNone stands for those that are live and not leased.
+// pass goes once through the messages of a state and removes them; StateNone stands for those that
+// are live and not leased.
 func (p *purge) pass(ctx context.Context, state punctual.State) error {
 	if p.s.opt.purging != nil {
 		p.s.opt.purging(state)
@@ -175,7 +181,8 @@ func (p *purge) pass(ctx context.Context, state punctual.State) error {
 	}
 }
 
-// match is a message to be purged: its ID, where it stands in the list of its state, and its number.
+// match is a message to be purged: its ID, where it stands in the list of its state, and its
+// number.
 type match struct {
 	id  string
 	at  record.Position
@@ -212,7 +219,8 @@ func (p *purge) matches(ctx context.Context, b span, limit int, states ...punctu
 	return out, nil
 }
 
-// remove removes those matches that are still there and that the purge still wants, and returns how many these were.
+// remove removes those matches that are still there and that the purge still wants, and returns how
+// many these were.
 func (p *purge) remove(ctx context.Context, found []match) (n int64, err error) {
 	err = p.s.writer.Do(ctx, func(tx *writer.Tx) error {
 		t := p.s.topics.Get(p.topic)
@@ -261,7 +269,8 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) (int64, error) {
 	return n, nil
 }
 
-// deleteTopic deletes a topic and its companions in one transaction, so that nobody sees a companion without its topic.
+// deleteTopic deletes a topic and its companions in one transaction, so that nobody sees a
+// companion without its topic.
 func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err error) {
 	for _, t := range s.topics.Family(name) { // because messages past their retention do not count as removed
 		if err := s.sweepAll(ctx, t.Name); err != nil {
@@ -306,8 +315,8 @@ func (s *Store) deleteTopic(ctx context.Context, name string) (n int64, err erro
 	return n, s.db.FlushRanges()
 }
 
-// familyKeys is about how many keys a deletion of a topic and its companions reads before it takes the write lock. Companions whose
-// keys were not read any more are deleted by ranges.
+// familyKeys is about how many keys a deletion of a topic and its companions reads before it takes
+// the write lock. Companions whose keys were not read any more are deleted by ranges.
 const familyKeys = 16 * database.DeleteSingly
 
 // readFamilyKeys reads the keys of a topic and of its companions, without the write lock.
@@ -329,8 +338,8 @@ func (s *Store) readFamilyKeys(ctx context.Context, name string) (map[*topics.To
 	return keys, nil
 }
 
-// readTopicKeys reads the keys of a topic as they are at one instant; nil if the topic is deleted. The write lock is held only at
-// that instant.
+// readTopicKeys reads the keys of a topic as they are at one instant; nil if the topic is deleted.
+// The write lock is held only at that instant.
 func (s *Store) readTopicKeys(ctx context.Context, t *topics.Topic) (keys *database.TopicKeys, err error) {
 	err = s.writer.Locked(ctx, func(*writer.Tx) error {
 		if s.topics.Get(t.Name) == t {

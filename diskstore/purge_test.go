@@ -24,9 +24,9 @@ type mixed struct {
 	before func(punctual.State)
 }
 
-// newMixed opens a store and pushes as many messages as messages says. Three of them die, one of which asks for its ID to be
-// remembered. One is acked and still on disk, and one is leased. About half of the rest is scheduled, the others are ready. Beside
-// them a finished ID is remembered.
+// newMixed opens a store and pushes as many messages as messages says. Three of them die, one of
+// which asks for its ID to be remembered. One is acked and still on disk, and one is leased. About
+// half of the rest is scheduled, the others are ready. Beside them a finished ID is remembered.
 func newMixed(t *testing.T, messages int) *mixed {
 	t.Helper()
 	m := &mixed{clock: storekit.NewManualClock(testStart), live: int64(messages) - 4}
@@ -105,7 +105,8 @@ func (m *mixed) purge(t *testing.T, state punctual.State, want int64) (transacti
 	return m.db.LastTxn() - before
 }
 
-// wantLeft checks how many messages are left, also after the store was closed and opened again, and that the store is sound.
+// wantLeft checks how many messages are left, also after the store was closed and opened again, and
+// that the store is sound.
 func (m *mixed) wantLeft(t *testing.T, live, dead int64) {
 	t.Helper()
 	for range 2 {
@@ -119,8 +120,8 @@ func (m *mixed) wantLeft(t *testing.T, live, dead int64) {
 	}
 }
 
-// TestPurgeOfAllIsOneTransaction: a purge of all live messages of a topic takes one transaction when they are purgeStep or more, however
-// many, and the dead messages that stay keep their IDs.
+// TestPurgeOfAllIsOneTransaction: a purge of all live messages of a topic takes one transaction
+// when they are purgeStep or more, however many, and the dead messages that stay keep their IDs.
 func TestPurgeOfAllIsOneTransaction(t *testing.T) {
 	for _, n := range []int{2 * purgeStep, 4 * purgeStep} {
 		m := newMixed(t, n)
@@ -165,8 +166,8 @@ func TestPurgeOfAllDeadIsOneTransaction(t *testing.T) {
 	}
 }
 
-// TestPurgeOfAllMeetsOthers has messages change between the moment at which a purge reads what stays and the one at which it
-// removes the rest, and in the last case before the purge is durable.
+// TestPurgeOfAllMeetsOthers has messages change between the moment at which a purge reads what
+// stays and the one at which it removes the rest, and in the last case before the purge is durable.
 func TestPurgeOfAllMeetsOthers(t *testing.T) {
 	const n = 2 * purgeStep
 	t.Run("another one dies", func(t *testing.T) {
@@ -294,8 +295,9 @@ func TestPurgeOfAllMeetsOthers(t *testing.T) {
 	})
 }
 
-// TestPurgeOfAllIsBounded: a purge removes message by message when so many others stay that their IDs would be too much for one
-// transaction, and when those to remove are few, because deleted ranges of keys cost every reader.
+// TestPurgeOfAllIsBounded: a purge removes message by message when so many others stay that their
+// IDs would be too much for one transaction, and when those to remove are few, because deleted
+// ranges of keys cost every reader.
 func TestPurgeOfAllIsBounded(t *testing.T) {
 	t.Run("few go", func(t *testing.T) {
 		m := newMixed(t, 10)

@@ -13,9 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Push stores messages; see punctual.Store. It returns after the fsync, which all calls share that wait at that moment. Messages of
-// more than 8 MiB in all are stored in several steps. If a later step certainly did not happen, its messages and those after it alone
-// have that error.
+// Push stores messages; see punctual.Store. It returns after the fsync, which all calls share that
+// wait at that moment. Messages of more than 8 MiB in all are stored in several steps. If a later
+// step certainly did not happen, its messages and those after it alone have that error.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(ms))); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
@@ -53,8 +53,8 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	return results, nil
 }
 
-// lookUpPushed looks up the IDs that the pusher chose, before the push waits for the write lock. It returns nil if there are none to
-// look up.
+// lookUpPushed looks up the IDs that the pusher chose, before the push waits for the write lock. It
+// returns nil if there are none to look up.
 func (s *Store) lookUpPushed(ms []punctual.NewMessage) (*database.Looks, error) {
 	var asks []database.Ask
 	for i := range ms {
@@ -70,7 +70,8 @@ func (s *Store) lookUpPushed(ms []punctual.NewMessage) (*database.Looks, error) 
 	return s.lookUp(asks)
 }
 
-// askNew returns what to look up for a message to be pushed: its ID, or nothing if the store is to make the ID or the topic.
+// askNew returns what to look up for a message to be pushed: its ID, or nothing if the store is to
+// make the ID or the topic.
 func (s *Store) askNew(m *punctual.NewMessage) (a database.Ask) {
 	if m.ID == "" {
 		return a
@@ -93,8 +94,8 @@ func (s *Store) lookUp(asks []database.Ask) (*database.Looks, error) {
 	return looks, err
 }
 
-// decidePush adds one message to the transaction. A refused message has its reason in the result; the error is one of reading
-// the database.
+// decidePush adds one message to the transaction. A refused message has its reason in the result;
+// the error is one of reading the database.
 func decidePush(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.Look) (punctual.PushResult, error) {
 	res := punctual.PushResult{ID: m.ID, Topic: m.Topic}
 	if res.Err = storekit.CheckPush(m, maxBody); res.Err != nil {
@@ -134,7 +135,8 @@ func insert(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, id string, d
 	})
 }
 
-// holder is what has the ID of a message to be pushed: a message, the memory of a finished one, or nothing.
+// holder is what has the ID of a message to be pushed: a message, the memory of a finished one, or
+// nothing.
 type holder struct {
 	lifecycle.Holder
 	found writer.Found // the message that has the ID, if there is one
@@ -143,7 +145,8 @@ type holder struct {
 // isLive tells whether a live message has the ID.
 func (h *holder) isLive() bool { return h.found.Exists() && h.State != punctual.StateDead }
 
-// holderOf looks for what has the ID of a message to be pushed. t is its topic, or nil if there is none yet.
+// holderOf looks for what has the ID of a message to be pushed. t is its topic, or nil if there is
+// none yet.
 func holderOf(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *database.Look) (h holder, err error) {
 	if t == nil {
 		return h, nil
@@ -170,8 +173,8 @@ func dueOfDead(tx *writer.Tx, f writer.Found) (int64, error) {
 	return r.Due, nil
 }
 
-// makeFree frees the ID of a message to be pushed if it is in use and the push may replace its holder (P7). It returns false when
-// the push is not to be stored; the result says why.
+// makeFree frees the ID of a message to be pushed if it is in use and the push may replace its
+// holder (P7). It returns false when the push is not to be stored; the result says why.
 func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *database.Look, res *punctual.PushResult) (bool, error) {
 	h, err := holderOf(tx, t, m, look)
 	if err != nil || !lifecycle.Push(m, h.Holder, res) {
@@ -186,7 +189,8 @@ func makeFree(tx *writer.Tx, t *topics.Topic, m *punctual.NewMessage, look *data
 	return true, nil
 }
 
-// remove deletes a message, dead or live, without a trace. It returns false when the message was acked since it was found.
+// remove deletes a message, dead or live, without a trace. It returns false when the message was
+// acked since it was found.
 func remove(tx *writer.Tx, f writer.Found) bool {
 	if f.State == punctual.StateDead {
 		tx.RemoveDead(f)

@@ -13,11 +13,12 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settle finishes messages, gives them back, gives up on them, or extends their leases; see punctual.Store. When Settle returns,
-// extensions, and acks that have no follow-ups and of which nothing is kept or told, survive the end of the process. All other
-// settlements survive a power cut, too, by an fsync that all waiting calls share. A settlement and its follow-ups are one transaction.
-// Settlements that write more than 8 MiB in all are made in several steps. If a later step certainly did not happen, its items and
-// those after it alone have that error.
+// Settle finishes messages, gives them back, gives up on them, or extends their leases; see
+// punctual.Store. When Settle returns, extensions, and acks that have no follow-ups and of which
+// nothing is kept or told, survive the end of the process. All other settlements survive a power
+// cut, too, by an fsync that all waiting calls share. A settlement and its follow-ups are one
+// transaction. Settlements that write more than 8 MiB in all are made in several steps. If a later
+// step certainly did not happen, its items and those after it alone have that error.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if err := s.admit(ctx, storekit.CheckBatch(len(ss))); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
@@ -46,8 +47,8 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	return done.Errs, nil
 }
 
-// logChanges writes acks and extensions to the claim log. The error acks is that of the acks, which can be made to survive
-// the end of the process in another way; see ensureAcks.
+// logChanges writes acks and extensions to the claim log. The error acks is that of the acks, which
+// can be made to survive the end of the process in another way; see ensureAcks.
 func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 	if len(extended) > 0 {
 		err = s.claims.AppendLeases(extended)
@@ -60,7 +61,8 @@ func (s *Store) logChanges(acked, extended []record.Lease) (acks, err error) {
 	return acks, err
 }
 
-// settleStored carries out settlements of which at least one needs a transaction, in as many transactions as they need.
+// settleStored carries out settlements of which at least one needs a transaction, in as many
+// transactions as they need.
 func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (errs []error, err error) {
 	errs = make([]error, len(ss))
 	looks, err := s.lookUpFollowUps(ss)
@@ -79,9 +81,9 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 		next, err = s.writer.Some(ctx, next, len(ss), func(tx *writer.Tx, i int) (err error) {
 			errs[i], err = s.settleOne(tx, i, &ss[i], &told, looks)
 			if err != nil || i == len(ss)-1 || tx.Full() {
-				// This is the last item of the transaction. Acks and extensions have happened in memory, whatever becomes of the
-				// transaction. They are logged here, because no other transaction can act on them before this one gives the write lock
-				// back.
+				// This is the last item of the transaction. Acks and extensions have happened in
+				// memory, whatever becomes of the transaction. They are logged here, because no
+				// other transaction can act on them before this one gives the write lock back.
 				acks, extensions = s.logChanges(told.acked, told.extended)
 			}
 			return err
@@ -114,8 +116,8 @@ type settled struct {
 	left            int            // how many acked messages of all topics are still on disk
 }
 
-// settleOne carries out one settlement, the n-th of its call, in memory or in the transaction. result is the answer to its caller;
-// err is one of reading the database.
+// settleOne carries out one settlement, the n-th of its call, in memory or in the transaction.
+// result is the answer to its caller; err is one of reading the database.
 func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (result, err error) {
 	if done, ok := s.index.Settle([]punctual.Settlement{*st}, func() int64 { return tx.Ms }); ok {
 		told.acked, told.extended = append(told.acked, done.Acked...), append(told.extended, done.Extended...)
@@ -133,9 +135,10 @@ func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *s
 	return result, nil
 }
 
-// settleStep decides on a settlement and on its follow-ups, and carries them out. The message leaves memory after its record was
-// read and everything is decided, because the decision may also be to change nothing. done is false, and no message has changed,
-// when the decision does not hold any more, because the lease has ended or a message on which the decision depends was acked
+// settleStep decides on a settlement and on its follow-ups, and carries them out. The message
+// leaves memory after its record was read and everything is decided, because the decision may also
+// be to change nothing. done is false, and no message has changed, when the decision does not hold
+// any more, because the lease has ended or a message on which the decision depends was acked
 // meanwhile.
 func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *settled, looks *followUpLooks) (done bool, result, err error) {
 	h, ok := s.index.Holder(st)
@@ -169,8 +172,9 @@ func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *
 	return true, result, follow.store(tx, replaced)
 }
 
-// logOver writes to the claim log which leases are over. Without that, the next Open would still see from the records of the
-// messages that the leases are over, but it would have to read these records.
+// logOver writes to the claim log which leases are over. Without that, the next Open would still
+// see from the records of the messages that the leases are over, but it would have to read these
+// records.
 func (s *Store) logOver(over []record.Lease) {
 	if len(over) == 0 {
 		return

@@ -22,8 +22,8 @@ import (
 
 func isClaims(op fsOp) bool { return strings.HasPrefix(op.name, "claims-") }
 
-// crashed opens what is left of the rig's disk after a kill, or after a power cut that takes all that was not
-// synced.
+// crashed opens what is left of the rig's disk after a kill, or after a power cut that takes all
+// that was not synced.
 func (r *rig) crashed(clock storekit.Clock, powerCut bool) *Store {
 	r.t.Helper()
 	percent := 100
@@ -55,8 +55,8 @@ func settlement(d punctual.Delivery, v punctual.Verb) []punctual.Settlement {
 	return []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v}}
 }
 
-// TestExtendThatIsHalfDone: when the claim log does not take an extension, the extension is in force in memory. So
-// the error must not say that it certainly did not happen.
+// TestExtendThatIsHalfDone: when the claim log does not take an extension, the extension is in
+// force in memory. So the error must not say that it certainly did not happen.
 func TestExtendThatIsHalfDone(t *testing.T) {
 	for _, with := range [][]punctual.Verb{{}, {punctual.SettleSnooze}} {
 		r, s, _, d := leasedStore(t)
@@ -84,9 +84,11 @@ func TestExtendThatIsHalfDone(t *testing.T) {
 	}
 }
 
-// TestAckBesideOneThatCannotBeRead: an ack that needs no transaction, and an extension, are in the claim log before the transaction of
-// the same call is applied. When the call fails because the disk does not read the record of another item, a kill leaves them all the
-// same. So the error must not say that the call certainly did not happen. The item alone changes nothing, and its error says so.
+// TestAckBesideOneThatCannotBeRead: an ack that needs no transaction, and an extension, are in the
+// claim log before the transaction of the same call is applied. When the call fails because the
+// disk does not read the record of another item, a kill leaves them all the same. So the error must
+// not say that the call certainly did not happen. The item alone changes nothing, and its error
+// says so.
 func TestAckBesideOneThatCannotBeRead(t *testing.T) { alone(t, ackBesideOneThatCannotBeRead) }
 
 func ackBesideOneThatCannotBeRead(t *testing.T) {
@@ -150,8 +152,8 @@ func underWay(functions ...string) bool {
 	return false
 }
 
-// TestAckThatTheClaimLogDoesNotTake: such an ack is answered when the message is deleted durably, not before, because nothing else
-// would show the ack after a kill.
+// TestAckThatTheClaimLogDoesNotTake: such an ack is answered when the message is deleted durably,
+// not before, because nothing else would show the ack after a kill.
 func TestAckThatTheClaimLogDoesNotTake(t *testing.T) {
 	r, s, clock, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -202,7 +204,8 @@ func TestAckThatTheClaimLogDoesNotTake(t *testing.T) {
 	mustBeSound(t, young)
 }
 
-// TestExtensionOutlivesTheProcess: an extended lease survives a kill, and ends when its extension says.
+// TestExtensionOutlivesTheProcess: an extended lease survives a kill, and ends when its extension
+// says.
 func TestExtensionOutlivesTheProcess(t *testing.T) {
 	r, s, clock, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -228,8 +231,8 @@ func TestExtensionOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestAckOutlivesTheProcess: an ack survives a kill while the message is still on disk, because the test keeps maintenance from
-// deleting the message.
+// TestAckOutlivesTheProcess: an ack survives a kill while the message is still on disk, because the
+// test keeps maintenance from deleting the message.
 func TestAckOutlivesTheProcess(t *testing.T) {
 	r, s, clock, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -249,8 +252,9 @@ func TestAckOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestAckedMeanwhile: an ack does not wait for the write lock. So it may come when a transaction has found the
-// message and has not yet detached it. Then the ack counts, and the transaction finds no message.
+// TestAckedMeanwhile: an ack does not wait for the write lock. So it may come when a transaction
+// has found the message and has not yet detached it. Then the ack counts, and the transaction finds
+// no message.
 func TestAckedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(tx *writer.Tx, f writer.Found) error{
 		"cancel":     changeFound(punctual.ChangeCancel),
@@ -304,8 +308,8 @@ func changeFound(c punctual.Change) func(tx *writer.Tx, f writer.Found) error {
 	}
 }
 
-// TestRetentionEndsToTheMillisecond: a dead message is there up to the last millisecond of its retention, and
-// not at its end, although maintenance has not removed it.
+// TestRetentionEndsToTheMillisecond: a dead message is there up to the last millisecond of its
+// retention, and not at its end, although maintenance has not removed it.
 func TestRetentionEndsToTheMillisecond(t *testing.T) {
 	_, s, _, d := leasedStore(t)
 	defer closeStore(t, s)
@@ -339,8 +343,8 @@ func TestRetentionEndsToTheMillisecond(t *testing.T) {
 	}
 }
 
-// TestAnswersWaitForTheClaimLog: a kill takes back a settlement that is not in the claim log yet, so no answer rests on it before
-// (P13).
+// TestAnswersWaitForTheClaimLog: a kill takes back a settlement that is not in the claim log yet,
+// so no answer rests on it before (P13).
 func TestAnswersWaitForTheClaimLog(t *testing.T) {
 	cases := []struct {
 		name string
@@ -389,7 +393,8 @@ func TestAnswersWaitForTheClaimLog(t *testing.T) {
 	}
 }
 
-// refuseClaims has the disk refuse all writes of the claim log, as a full one does. refused counts them.
+// refuseClaims has the disk refuse all writes of the claim log, as a full one does. refused counts
+// them.
 func (f *faults) refuseClaims(refused *atomic.Int64) {
 	f.set(func(_ int, op fsOp) error {
 		if op.kind == "write" && isClaims(op) {
@@ -400,8 +405,9 @@ func (f *faults) refuseClaims(refused *atomic.Int64) {
 	})
 }
 
-// TestAckThatIsNowhere: the claim log refuses an ack, and the call of the ack is given up before it has deleted the message instead.
-// Then a kill undoes the ack. So whoever is told that the message is gone, or the lease lost, has deleted the message first.
+// TestAckThatIsNowhere: the claim log refuses an ack, and the call of the ack is given up before it
+// has deleted the message instead. Then a kill undoes the ack. So whoever is told that the message
+// is gone, or the lease lost, has deleted the message first.
 func TestAckThatIsNowhere(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -448,8 +454,9 @@ func TestAckThatIsNowhere(t *testing.T) {
 	}
 }
 
-// TestAnswersWaitForAcksThatTheClaimLogRefuses: the claim log refuses an ack, and another call sees the ack before the call of the ack
-// has deleted the message. The answer of that other call waits until the deletion is durable, because a kill would undo the ack (P13).
+// TestAnswersWaitForAcksThatTheClaimLogRefuses: the claim log refuses an ack, and another call sees
+// the ack before the call of the ack has deleted the message. The answer of that other call waits
+// until the deletion is durable, because a kill would undo the ack (P13).
 func TestAnswersWaitForAcksThatTheClaimLogRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -483,7 +490,8 @@ func TestAnswersWaitForAcksThatTheClaimLogRefuses(t *testing.T) {
 				}
 				return nil
 			})
-			// The calls get the write lock in the order in which they begin to wait for it: the one that asks before the one of the ack.
+			// The calls get the write lock in the order in which they begin to wait for it: the one
+			// that asks before the one of the ack.
 			waiting := func(call string) func() bool {
 				return func() bool { return underWay(call, "(*Writer).waitForLock(") }
 			}
@@ -547,8 +555,9 @@ func TestAnswersWaitForAcksThatTheClaimLogRefuses(t *testing.T) {
 	}
 }
 
-// TestClaimLogIsWrittenBeforeTheFsync: acks and extensions in a call that also needs a transaction survive a kill already during
-// the fsync of that transaction, because other calls can see them by then.
+// TestClaimLogIsWrittenBeforeTheFsync: acks and extensions in a call that also needs a transaction
+// survive a kill already during the fsync of that transaction, because other calls can see them by
+// then.
 func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
 	for verb, want := range map[punctual.Verb]string{punctual.SettleAck: "none", punctual.SettleExtend: `leased "" false`} {
 		t.Run(verb.String(), func(t *testing.T) {
@@ -587,8 +596,9 @@ func TestClaimLogIsWrittenBeforeTheFsync(t *testing.T) {
 	}
 }
 
-// TestPushBesideAnAck: an ack needs no write lock, so it may come at any moment of a push of the same ID. The items before the ack
-// are answered as duplicates of a leased message, and the first one after it is stored.
+// TestPushBesideAnAck: an ack needs no write lock, so it may come at any moment of a push of the
+// same ID. The items before the ack are answered as duplicates of a leased message, and the first
+// one after it is stored.
 func TestPushBesideAnAck(t *testing.T) {
 	s := openAt(t, "store", memOptions(vfs.NewMem()))
 	defer closeStore(t, s)

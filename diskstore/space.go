@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// This file tells how much space there is. Package directory refuses pushes when there is too little (CheckSpace in space.go).
+// This file tells how much space there is. Package directory refuses pushes when there is too
+// little (CheckSpace in space.go).
 
 // Space returns how much room the file system of the directory has; see storekit.SpaceReporter.
 func (s *Store) Space(ctx context.Context) (storekit.Space, error) {

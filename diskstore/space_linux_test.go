@@ -22,7 +22,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// mountSmall mounts a file system in memory until the end of the test, or skips the test where that is not allowed.
+// mountSmall mounts a file system in memory until the end of the test, or skips the test where that
+// is not allowed.
 func mountSmall(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +42,8 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
-// outcomes hands the lines of a history on to a ledger, and counts on the way what settlements and amendments have done.
+// outcomes hands the lines of a history on to a ledger, and counts on the way what settlements and
+// amendments have done.
 type outcomes struct {
 	l *ledger.Ledger
 
@@ -76,8 +78,9 @@ func (o *outcomes) add(line ledger.Line) {
 	}
 }
 
-// TestSlowFullDisk pushes to a small file system until pushes are refused, and fills a third of the reserve with another file. Then
-// acks, cancels and reschedules still work, and nothing acknowledged is lost.
+// TestSlowFullDisk pushes to a small file system until pushes are refused, and fills a third of the
+// reserve with another file. Then acks, cancels and reschedules still work, and nothing
+// acknowledged is lost.
 func TestSlowFullDisk(t *testing.T) {
 	mount := mountSmall(t, "size=64m")
 	dir := filepath.Join(mount, "store")
@@ -132,8 +135,9 @@ func TestSlowFullDisk(t *testing.T) {
 	t.Log(l, happened.counts)
 }
 
-// TestSlowFullDiskEmpties: a store that refuses pushes because its disk is full takes them again after all messages were acked, or all
-// but the first cancelled, without anybody removing other files.
+// TestSlowFullDiskEmpties: a store that refuses pushes because its disk is full takes them again
+// after all messages were acked, or all but the first cancelled, without anybody removing other
+// files.
 func TestSlowFullDiskEmpties(t *testing.T) {
 	t.Run("acked", func(t *testing.T) {
 		fullDiskEmpties(t, 0, func(s *Store, n int) { finish(t, s, "o", n, punctual.SettleAck) })
@@ -151,7 +155,8 @@ func TestSlowFullDiskEmpties(t *testing.T) {
 	})
 }
 
-// fullDiskEmpties fills a disk with messages until one is refused, and has empty remove all of them but left.
+// fullDiskEmpties fills a disk with messages until one is refused, and has empty remove all of them
+// but left.
 func fullDiskEmpties(t *testing.T, left int64, empty func(s *Store, n int)) {
 	t.Helper()
 	mount := mountSmall(t, "size=1000m")
@@ -229,8 +234,9 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorsDoNotFlood: while the process may open no further file, the store pauses between its attempts to open one, and says so in
-// one line. When files can be opened again, it goes on; when none can for long, it fails once. After Close it opens nothing more.
+// TestNoDescriptorsDoNotFlood: while the process may open no further file, the store pauses between
+// its attempts to open one, and says so in one line. When files can be opened again, it goes on;
+// when none can for long, it fails once. After Close it opens nothing more.
 func TestNoDescriptorsDoNotFlood(t *testing.T) { alone(t, noDescriptors) }
 
 func noDescriptors(t *testing.T) {
@@ -300,8 +306,8 @@ func noDescriptors(t *testing.T) {
 	}
 }
 
-// With too few file descriptors Open says so, and never that somebody has the directory, whatever file it comes to. Nothing stays
-// locked, so Open succeeds once there are enough.
+// With too few file descriptors Open says so, and never that somebody has the directory, whatever
+// file it comes to. Nothing stays locked, so Open succeeds once there are enough.
 func TestOpenWithoutDescriptors(t *testing.T) { alone(t, openWithoutDescriptors) }
 
 func openWithoutDescriptors(t *testing.T) {

@@ -70,8 +70,9 @@ func TestLittleSpaceRefusesPushesAlone(t *testing.T) {
 	}
 }
 
-// TestPushNeedsSpaceTwice: a push is refused when the reserve would be used up by what the database has only in its log yet, because
-// that is written once more. The push is taken when the database has written its log into tables.
+// TestPushNeedsSpaceTwice: a push is refused when the reserve would be used up by what the database
+// has only in its log yet, because that is written once more. The push is taken when the database
+// has written its log into tables.
 func TestPushNeedsSpaceTwice(t *testing.T) {
 	const reserve, body = 100 << 20, 4 << 20
 	free := uint64(reserve + 3*body)
@@ -103,7 +104,8 @@ func TestPushNeedsSpaceTwice(t *testing.T) {
 	}
 }
 
-// TestNoPermission is TestReadOnlyDirectory without a mount: the error says what a store needs when every change of a file is refused.
+// TestNoPermission is TestReadOnlyDirectory without a mount: the error says what a store needs when
+// every change of a file is refused.
 func TestNoPermission(t *testing.T) {
 	for _, cause := range []error{syscall.EROFS, syscall.EACCES} {
 		f := faults{}

@@ -26,31 +26,34 @@ import (
 type Options struct {
 	// Clock is where the store's clock comes from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 means limits.DefaultMaxBody, 1 MiB. Open refuses
-	// less than 0 and more than 1 GiB.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 means
+	// limits.DefaultMaxBody, 1 MiB. Open refuses less than 0 and more than 1 GiB.
 	MaxBody int
 	// Logger gets what the store has to say on its own, above all why it failed.
 	// Default slog.Default().
 	Logger *slog.Logger
-	// MemoryBytes bounds the memory for messages, over all topics. It counts those near their due time, those
-	// being pushed, and leases (without the bodies, about half a KiB each). Leases are the work in hand and
-	// never refused: when they take more than three quarters of MemoryBytes, what is beyond comes on top. So does
-	// what calls under way read and write, for example the messages that a claim brings its caller: at most 64 MiB and one message for
-	// each claim. Default 64 MiB.
+	// MemoryBytes bounds the memory for messages, over all topics. It counts those near their due
+	// time, those being pushed, and leases (without the bodies, about half a KiB each). Leases are
+	// the work in hand and never refused: when they take more than three quarters of MemoryBytes,
+	// what is beyond comes on top. So does what calls under way read and write, for example the
+	// messages that a claim brings its caller: at most 64 MiB and one message for each claim.
+	// Default 64 MiB.
 	MemoryBytes int64
-	// CacheBytes is the size of the database's block cache, beside 128 MiB for two of the buffers in which the database gathers what
-	// is written. While a buffer is not in use, the cache may take its place. Default 32 MiB.
+	// CacheBytes is the size of the database's block cache, beside 128 MiB for two of the buffers
+	// in which the database gathers what is written. While a buffer is not in use, the cache may
+	// take its place. Default 32 MiB.
 	CacheBytes int64
-	// ReserveBytes is the free disk space below which pushes and follow-ups are refused with ErrNoSpace
-	// while other acks and cancels pass. What the database has only in its log yet, 256 MiB at most, is not free, because the
-	// database will write it once more. Default 256 MiB. With a smaller reserve the disk may fill up all the same,
-	// because the database needs room to rewrite its tables. Then the store fails.
+	// ReserveBytes is the free disk space below which pushes and follow-ups are refused with
+	// ErrNoSpace while other acks and cancels pass. What the database has only in its log yet, 256
+	// MiB at most, is not free, because the database will write it once more. Default 256 MiB. With
+	// a smaller reserve the disk may fill up all the same, because the database needs room to
+	// rewrite its tables. Then the store fails.
 	ReserveBytes uint64
 	// CommitTimeout is how long a change may wait for the disk before the store is
 	// taken for failed. Default 30 s.
 	CommitTimeout time.Duration
-	// LockWait is how long Open waits for another owner of the directory to end. In a restart the new process may
-	// begin before the old one is gone. Default 0: ErrLocked at once.
+	// LockWait is how long Open waits for another owner of the directory to end. In a restart the
+	// new process may begin before the old one is gone. Default 0: ErrLocked at once.
 	LockWait time.Duration
 
 	fs         vfs.FS                               // tests put faults and crashes here
@@ -107,12 +110,15 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// restAlone tells whether err, met at the item next of a call, is the error of the items from next on alone: the items
-// before have happened, and those from next on certainly have not. Otherwise err is the error of the whole call.
+// restAlone tells whether err, met at the item next of a call, is the error of the items from next
+// on alone: the items before have happened, and those from next on certainly have not. Otherwise
+// err is the error of the whole call.
 func restAlone(next int, err error) bool { return next > 0 && punctual.Definite(err) }
 
-// Store is an open embedded store. It implements punctual.Store, Inspector, Checker, storekit.Examiner, FinishedKeeper,
-// storekit.SpaceReporter, storekit.Backuper, storekit.AbilityReporter, storekit.TopicNamer, storekit.ClockKeeper and storekit.DurabilityReporter (Fsync). Its methods are safe for concurrent use.
+// Store is an open embedded store. It implements punctual.Store, Inspector, Checker,
+// storekit.Examiner, FinishedKeeper, storekit.SpaceReporter, storekit.Backuper,
+// storekit.AbilityReporter, storekit.TopicNamer, storekit.ClockKeeper and
+// storekit.DurabilityReporter (Fsync). Its methods are safe for concurrent use.
 type Store struct {
 	dir   string
 	opt   Options
@@ -125,24 +131,27 @@ type Store struct {
 
 	// topics has every topic of the store, by name.
 	topics *topics.Registry
-	// index holds those messages that are in memory: those that are due soon, and those that are being pushed, are reserved, leased, or
-	// acked and not deleted yet. All others are on disk alone.
+	// index holds those messages that are in memory: those that are due soon, and those that are
+	// being pushed, are reserved, leased, or acked and not deleted yet. All others are on disk
+	// alone.
 	index *memory.Index
-	// writer has the write lock. It is taken before claimlog.Log.mu and the lock of the index, and inside archiving, forgetting and
-	// claimlog.Log.replacing.
+	// writer has the write lock. It is taken before claimlog.Log.mu and the lock of the index, and
+	// inside archiving, forgetting and claimlog.Log.replacing.
 	writer *writer.Writer
 	// watermarksAt is db.NextNumber when watermarks were written last; guarded by the write lock.
 	watermarksAt uint64
 
 	claims *claimlog.Log
 
-	// endings are the messages that claims have encountered and that must not be delivered any more; see ending.go.
+	// endings are the messages that claims have encountered and that must not be delivered any
+	// more; see ending.go.
 	endings endings
 
 	// waiters are the claims under way; see wait.go.
 	waiters waiters
 
-	// sweeps are the topics that have dead messages to sweep, in the order of when the first of these is past its retention.
+	// sweeps are the topics that have dead messages to sweep, in the order of when the first of
+	// these is past its retention.
 	sweeps sweeps
 
 	// stepping is the step of the clock under way; see clock_step.go.
@@ -153,7 +162,8 @@ type Store struct {
 
 	maintenanceKick chan struct{} // holds one hint for maintenance
 
-	// forgetting is held by the sweep of finished IDs or finished records under way. It is taken before the write lock.
+	// forgetting is held by the sweep of finished IDs or finished records under way. It is taken
+	// before the write lock.
 	forgetting sync.Mutex
 
 	// archiving is held by the copy under way. It is taken before every other lock.
@@ -176,9 +186,10 @@ var (
 	_ storekit.ClockKeeper        = (*Store)(nil)
 )
 
-// admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended, or the call itself is wrong, which
-// the caller has checked already and hands over as wrong. The first of these counts, as punctual.Store asks of all stores. Before the
-// call goes on, the store's clock follows the machine's.
+// admit returns why a call is not made, or nil: the store is closed or has failed, ctx has ended,
+// or the call itself is wrong, which the caller has checked already and hands over as wrong. The
+// first of these counts, as punctual.Store asks of all stores. Before the call goes on, the store's
+// clock follows the machine's.
 func (s *Store) admit(ctx context.Context, wrong error) error {
 	if err := s.state.Usable(); err != nil {
 		return err
@@ -211,8 +222,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Durability returns punctual.Fsync.
 func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
 
-// Abilities returns what the store can do: follow-ups go to every topic and every ID, and topics tell of their events, because a
-// transaction holds any messages.
+// Abilities returns what the store can do: follow-ups go to every topic and every ID, and topics
+// tell of their events, because a transaction holds any messages.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return storekit.Abilities{}, fmt.Errorf("abilities: %w", err)
@@ -220,10 +231,10 @@ func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, nil
 }
 
-// Close ends waiting claims and scans, waits for the methods under way unless the store has failed, and closes the files.
-// Leases stay as they are. It returns an error when something could not be written, or the
-// failure of a failed store. It waits as long as the disk works, and fails the store when no change
-// of a file has ended for CommitTimeout.
+// Close ends waiting claims and scans, waits for the methods under way unless the store has failed,
+// and closes the files. Leases stay as they are. It returns an error when something could not be
+// written, or the failure of a failed store. It waits as long as the disk works, and fails the
+// store when no change of a file has ended for CommitTimeout.
 func (s *Store) Close() error {
 	if !s.state.BeginClose() {
 		return nil
@@ -232,7 +243,8 @@ func (s *Store) Close() error {
 	done := make(chan error, 1)
 	go func() { done <- s.shutDown() }()
 	err := s.state.AwaitProgress("close", done)
-	// The database of a failed store may hang on what it could not write, so Close does not wait for it.
+	// The database of a failed store may hang on what it could not write, so Close does not wait
+	// for it.
 	s.owned.Release()
 	return errkind.Classify("close store "+s.dir, err)
 }
@@ -251,8 +263,9 @@ func (s *Store) shutDown() error {
 	s.stepping.mu.Lock()
 	err := errors.Join(s.claims.Close(), s.stepping.end())
 	s.stepping.mu.Unlock()
-	// A compaction may read for long, above all one that drops what was deleted. It gets half of the
-	// time after which Close would take the disk for hanging; a compaction that is cut short begins again after the next Open.
+	// A compaction may read for long, above all one that drops what was deleted. It gets half of
+	// the time after which Close would take the disk for hanging; a compaction that is cut short
+	// begins again after the next Open.
 	enough := time.AfterFunc(s.opt.CommitTimeout/2, s.state.RefuseReads)
 	defer enough.Stop()
 	if err := errors.Join(err, s.db.Close()); err != nil {

@@ -12,12 +12,14 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Maintenance removes what is past its retention: dead messages, remembered IDs and finished records. It does so in small
-// steps. A step takes the write lock for a moment to begin, reads what is to go without the lock, and takes the lock again for the
-// one transaction that removes it, so that other transactions can run meanwhile and between two steps.
+// Maintenance removes what is past its retention: dead messages, remembered IDs and finished
+// records. It does so in small steps. A step takes the write lock for a moment to begin, reads what
+// is to go without the lock, and takes the lock again for the one transaction that removes it, so
+// that other transactions can run meanwhile and between two steps.
 //
-// What is past its retention and not removed yet is not visible, because every reader compares with the clock, for example with
-// RetentionEnd and in Tx.Find of package writer, in Tx.Remembered of package database, and in Store.Finished.
+// What is past its retention and not removed yet is not visible, because every reader compares with
+// the clock, for example with RetentionEnd and in Tx.Find of package writer, in Tx.Remembered of
+// package database, and in Store.Finished.
 
 const (
 	sweepLimit = 1000 // how many messages, IDs or records one step removes at most
@@ -31,16 +33,17 @@ type sweeps struct {
 	planned map[*topics.Topic]*sweep // guarded by mu; the same by topic
 }
 
-// sweep says from when on the first dead message of a topic may be past its retention: at, in Unix milliseconds. sweeps.mu guards its
-// fields.
+// sweep says from when on the first dead message of a topic may be past its retention: at, in Unix
+// milliseconds. sweeps.mu guards its fields.
 type sweep struct {
 	topic *topics.Topic
 	at    int64
 	place int // its index in the queue
 }
 
-// plan notes when the first dead message of a topic may be past its retention, after the dead messages or the settings of the topic
-// have changed. Called with the write lock held, or before the store is in use.
+// plan notes when the first dead message of a topic may be past its retention, after the dead
+// messages or the settings of the topic have changed. Called with the write lock held, or before
+// the store is in use.
 func (p *sweeps) plan(t *topics.Topic) {
 	at := int64(never)
 	if from := t.Disk.DeadFrom(); from != record.MaxPosition {
@@ -112,8 +115,8 @@ func (s *Store) sweep(ctx context.Context) (more bool, err error) {
 	return true, err
 }
 
-// sweepDead removes the next dead messages of a topic that are past their retention, up to sweepLimit, and tells whether
-// there may be more.
+// sweepDead removes the next dead messages of a topic that are past their retention, up to
+// sweepLimit, and tells whether there may be more.
 func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err error) {
 	var step *database.DeadSweep
 	err = s.writer.Locked(ctx, func(tx *writer.Tx) (err error) {
@@ -142,8 +145,8 @@ func (s *Store) sweepDead(ctx context.Context, t *topics.Topic) (more bool, err 
 	return more, tx.Commit(ctx)
 }
 
-// sweepAll removes all dead messages of a topic that are past their retention, if there is that topic. Others may pass theirs
-// before the next transaction begins; see sweepRest.
+// sweepAll removes all dead messages of a topic that are past their retention, if there is that
+// topic. Others may pass theirs before the next transaction begins; see sweepRest.
 func (s *Store) sweepAll(ctx context.Context, name string) error {
 	for {
 		t := s.topics.Get(name)
@@ -156,7 +159,8 @@ func (s *Store) sweepAll(ctx context.Context, name string) error {
 	}
 }
 
-// sweepRest removes, in the given transaction, the dead messages that have passed their retention since sweepAll; there are few.
+// sweepRest removes, in the given transaction, the dead messages that have passed their retention
+// since sweepAll; there are few.
 func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	step, err := tx.Maintenance().SweepDead(t.Disk, writer.RetentionEnd(t.Settings(), tx.Ms), int(t.Disk.Dead()))
 	if step == nil || err != nil {
@@ -170,8 +174,9 @@ func (s *Store) sweepRest(tx *writer.Tx, t *topics.Topic) error {
 	return err
 }
 
-// sweepFinished deletes the next remembered IDs (database.Remembered) or finished records (database.FinishedRecords) that are past
-// their retention, up to sweepLimit, and tells whether there may be more.
+// sweepFinished deletes the next remembered IDs (database.Remembered) or finished records
+// (database.FinishedRecords) that are past their retention, up to sweepLimit, and tells whether
+// there may be more.
 func (s *Store) sweepFinished(ctx context.Context, of database.Order) (more bool, err error) {
 	s.forgetting.Lock()
 	defer s.forgetting.Unlock()

@@ -52,8 +52,8 @@ func (r *sweepRig) step(kind database.Order, keys int) {
 	}
 }
 
-// meanwhile has f called in the middle of the next step of a sweep over keys of a kind. It sweeps first, because
-// the first sweep after opening has steps that find nothing to remove.
+// meanwhile has f called in the middle of the next step of a sweep over keys of a kind. It sweeps
+// first, because the first sweep after opening has steps that find nothing to remove.
 func (r *sweepRig) meanwhile(t *testing.T, kind database.Order, f func()) {
 	t.Helper()
 	r.sweepUp(t)
@@ -85,7 +85,8 @@ func (r *sweepRig) keepFinished(t *testing.T) {
 	configure(t, r.Store, "o", punctual.SettingsPatch{FinishedRetention: ptr(time.Hour), DedupeWindow: ptr(time.Duration(0))})
 }
 
-// remember makes n messages, whose IDs are the numbers from 0 on, and cancels them, so that something is kept of each.
+// remember makes n messages, whose IDs are the numbers from 0 on, and cancels them, so that
+// something is kept of each.
 func (r *sweepRig) remember(t *testing.T, n int) {
 	t.Helper()
 	for first := 0; first < n; first += 1000 {
@@ -121,7 +122,8 @@ func await(t *testing.T, done <-chan struct{}) {
 	}
 }
 
-// sweepUp sweeps until nothing is left to do, and waits for a transaction of maintenance that may be under way.
+// sweepUp sweeps until nothing is left to do, and waits for a transaction of maintenance that may
+// be under way.
 func (r *sweepRig) sweepUp(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
@@ -144,8 +146,8 @@ func (r *sweepRig) keys(t *testing.T, kind database.Order) int {
 	return keys[kind]
 }
 
-// TestSlowSweepGoesOnWhereItEnded: each key is passed about once, however many steps a sweep has. If a step
-// began with the first key, it would pass all that the steps before it have deleted.
+// TestSlowSweepGoesOnWhereItEnded: each key is passed about once, however many steps a sweep has.
+// If a step began with the first key, it would pass all that the steps before it have deleted.
 func TestSlowSweepGoesOnWhereItEnded(t *testing.T) {
 	const n = 10 * sweepLimit
 	for _, c := range []struct {
@@ -181,8 +183,8 @@ func TestSlowSweepGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
-// TestSweepLetsOthersIn: in the middle of a step other calls are served, and none of them shows what the step has
-// yet to remove.
+// TestSweepLetsOthersIn: in the middle of a step other calls are served, and none of them shows
+// what the step has yet to remove.
 func TestSweepLetsOthersIn(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, time.Hour, 0)
@@ -236,7 +238,8 @@ func TestSweepLetsOthersIn(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepMeetsChanges changes messages, their retention or their topic in the middle of a step that is about to remove the messages.
+// TestSweepMeetsChanges changes messages, their retention or their topic in the middle of a step
+// that is about to remove the messages.
 func TestSweepMeetsChanges(t *testing.T) {
 	again := punctual.NewMessage{Topic: "o", ID: "5", Delay: time.Hour, IfExists: punctual.IfExistsReplace}
 	for _, c := range []struct {
@@ -289,7 +292,8 @@ func TestSweepMeetsChanges(t *testing.T) {
 	}
 }
 
-// TestSweepOfFinishedMeetsChanges finishes a message with the same ID in the middle of a step that forgets the ID.
+// TestSweepOfFinishedMeetsChanges finishes a message with the same ID in the middle of a step that
+// forgets the ID.
 func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, 0, time.Hour)
@@ -316,8 +320,8 @@ func TestSweepOfFinishedMeetsChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestSweepOfFinishedRecordsDuringChanges finishes a second message with an ID in the middle of a step that deletes the finished record
-// of the first one.
+// TestSweepOfFinishedRecordsDuringChanges finishes a second message with an ID in the middle of a
+// step that deletes the finished record of the first one.
 func TestSweepOfFinishedRecordsDuringChanges(t *testing.T) {
 	r := newSweepRig(t)
 	r.keepFinished(t)
@@ -344,8 +348,9 @@ func TestSweepOfFinishedRecordsDuringChanges(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestCheckOfFinishedRecords: Check finds a finished record that cannot be read, or that no sweep would ever delete, and nothing wrong
-// with one that is as it was written. The deletion of the topic deletes it.
+// TestCheckOfFinishedRecords: Check finds a finished record that cannot be read, or that no sweep
+// would ever delete, and nothing wrong with one that is as it was written. The deletion of the
+// topic deletes it.
 func TestCheckOfFinishedRecords(t *testing.T) {
 	kept := func(t *testing.T) *sweepRig {
 		r := newSweepRig(t)
@@ -384,7 +389,8 @@ func TestCheckOfFinishedRecords(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// damageKey closes the store, changes the value of the only key of a kind, and opens the store again. A nil value deletes the key.
+// damageKey closes the store, changes the value of the only key of a kind, and opens the store
+// again. A nil value deletes the key.
 func (r *sweepRig) damageKey(t *testing.T, kind database.Order, change func(v []byte) []byte) {
 	t.Helper()
 	closeStore(t, r.Store)
@@ -408,7 +414,8 @@ func (r *sweepRig) damageKey(t *testing.T, kind database.Order, change func(v []
 	r.Store = openAt(t, r.dir, &Options{Clock: r.clock, swept: r.step})
 }
 
-// TestSweepBoundary: nothing is swept a millisecond before the end of its retention, and everything at the end.
+// TestSweepBoundary: nothing is swept a millisecond before the end of its retention, and everything
+// at the end.
 func TestSweepBoundary(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, time.Hour, time.Hour)
@@ -447,7 +454,8 @@ func TestSweepBoundary(t *testing.T) {
 
 func first2(_ bool, err error) error { return err }
 
-// TestSweepAfterReopen: dead messages and remembered IDs that passed their retention while the store was closed are swept afterwards.
+// TestSweepAfterReopen: dead messages and remembered IDs that passed their retention while the
+// store was closed are swept afterwards.
 func TestSweepAfterReopen(t *testing.T) {
 	r := newSweepRig(t)
 	r.configure(t, time.Hour, time.Hour)
@@ -464,8 +472,8 @@ func TestSweepAfterReopen(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestPurgeGoesOnUntilNothingIsLeft claims messages in the middle of a purge of everything, after its pass
-// through the leased ones. They are purged all the same.
+// TestPurgeGoesOnUntilNothingIsLeft claims messages in the middle of a purge of everything, after
+// its pass through the leased ones. They are purged all the same.
 func TestPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 	const n, taken = purgeStep + 500, 10
 	f := &faults{}
@@ -505,8 +513,8 @@ func TestPurgeGoesOnUntilNothingIsLeft(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestPurgeMeetsAMessageBetweenItsPasses: a message that is ready while the leased ones are purged, and
-// leased while the others are, is in neither pass, and is purged all the same.
+// TestPurgeMeetsAMessageBetweenItsPasses: a message that is ready while the leased ones are purged,
+// and leased while the others are, is in neither pass, and is purged all the same.
 func TestPurgeMeetsAMessageBetweenItsPasses(t *testing.T) {
 	var s *Store
 	var ds []punctual.Delivery
@@ -529,8 +537,8 @@ func TestPurgeMeetsAMessageBetweenItsPasses(t *testing.T) {
 	mustBeSound(t, s)
 }
 
-// TestTopicNumbersAreNotUsedAgain: a new topic does not get the number of a deleted one, because keys that the deleted topic has left
-// would belong to the new one.
+// TestTopicNumbersAreNotUsedAgain: a new topic does not get the number of a deleted one, because
+// keys that the deleted topic has left would belong to the new one.
 func TestTopicNumbersAreNotUsedAgain(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
@@ -562,8 +570,8 @@ func TestTopicNumbersAreNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestDeleteTopicLeavesNothing deletes topics of few and of many messages, and checks that ranges are deleted
-// only where there are many, because each deleted range costs later reads.
+// TestDeleteTopicLeavesNothing deletes topics of few and of many messages, and checks that ranges
+// are deleted only where there are many, because each deleted range costs later reads.
 func TestDeleteTopicLeavesNothing(t *testing.T) {
 	for _, n := range []int{0, 10, database.DeleteSingly, database.DeleteSingly + 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -588,7 +596,8 @@ func TestDeleteTopicLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDeleteTopicMeetsChanges: a message that is pushed after the keys of a topic were read is deleted with the topic.
+// TestDeleteTopicMeetsChanges: a message that is pushed after the keys of a topic were read is
+// deleted with the topic.
 func TestDeleteTopicMeetsChanges(t *testing.T) {
 	r := newSweepRig(t)
 	push(t, r.Store, punctual.NewMessage{Topic: "o", ID: "first", Delay: time.Hour})
@@ -609,8 +618,9 @@ func TestDeleteTopicMeetsChanges(t *testing.T) {
 	}
 }
 
-// TestManyDeletedRangesAreFlushed: the deletion of many topics of many messages flushes the database's buffer from time to time, so
-// that deleted ranges do not make later reads slower and slower.
+// TestManyDeletedRangesAreFlushed: the deletion of many topics of many messages flushes the
+// database's buffer from time to time, so that deleted ranges do not make later reads slower and
+// slower.
 func TestManyDeletedRangesAreFlushed(t *testing.T) {
 	r := newSweepRig(t)
 	before := r.db.Stats().Flushes
@@ -665,8 +675,9 @@ func TestMarksOfWhatChanged(t *testing.T) {
 	mustBeSound(t, r.Store)
 }
 
-// TestWatermarkWaitsForWhatIsNotSynced: a watermark must not pass a message whose push waits for its fsync, because
-// the next opener would not find the message, although the push is reported as done later.
+// TestWatermarkWaitsForWhatIsNotSynced: a watermark must not pass a message whose push waits for
+// its fsync, because the next opener would not find the message, although the push is reported as
+// done later.
 func TestWatermarkWaitsForWhatIsNotSynced(t *testing.T) {
 	mem, f := vfs.NewCrashableMem(), &faults{}
 	clock := storekit.NewManualClock(testStart)
@@ -710,7 +721,8 @@ func TestWatermarkWaitsForWhatIsNotSynced(t *testing.T) {
 	mustBeSound(t, after)
 }
 
-// waitUntil waits until a condition holds. It fails the test after a minute, so that the test does not hang.
+// waitUntil waits until a condition holds. It fails the test after a minute, so that the test does
+// not hang.
 func waitUntil(t testing.TB, what string, met func() bool) {
 	t.Helper()
 	for giveUp := time.Now().Add(time.Minute); !met(); time.Sleep(time.Millisecond) {

@@ -10,9 +10,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// These benchmarks measure what it costs that answers wait for the fsync of the changes on which they rest. In three of them
-// 64 callers push new messages, push an ID that is in use, or do both by turns. In the last one a reader gets a message while
-// 64 callers push.
+// These benchmarks measure what it costs that answers wait for the fsync of the changes on which
+// they rest. In three of them 64 callers push new messages, push an ID that is in use, or do both
+// by turns. In the last one a reader gets a message while 64 callers push.
 
 const benchCallers = 64
 

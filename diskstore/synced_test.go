@@ -174,7 +174,8 @@ func prepareKeeping(t *testing.T, s *Store) {
 
 func ptr[T any](v T) *T { return &v }
 
-// questions returns questions for the answers that calls give without changing anything, and for reads.
+// questions returns questions for the answers that calls give without changing anything, and for
+// reads.
 func questions() []question {
 	counts := func(st punctual.TopicStats) string {
 		return fmt.Sprint(st.Topic, st.Scheduled, st.Ready, st.Leased, st.Dead)
@@ -346,7 +347,8 @@ type held struct {
 	release func()
 }
 
-// hold opens a store, prepares it, and makes the change, whose fsync does not end before release is called.
+// hold opens a store, prepares it, and makes the change, whose fsync does not end before release is
+// called.
 func (q *question) hold(t *testing.T) *held {
 	h := &held{rig: newRig(t), clock: storekit.NewManualClock(testStart)}
 	h.opt.CommitTimeout, h.opt.Clock = waitLimit, h.clock
@@ -395,7 +397,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// asking asks in a goroutine of its own and returns when the answer waits for the disk, or is there.
+// asking asks in a goroutine of its own and returns when the answer waits for the disk, or is
+// there.
 func (h *held) asking(ctx context.Context, ask func(context.Context, *Store) (string, error)) (answer <-chan result, answered bool) {
 	c := make(chan result, 1)
 	go func() {
@@ -416,7 +419,8 @@ type result struct {
 	err  error
 }
 
-// after returns the answer of a store that is opened on what a power cut leaves: all that was synced, nothing else.
+// after returns the answer of a store that is opened on what a power cut leaves: all that was
+// synced, nothing else.
 func (h *held) after(ask func(context.Context, *Store) (string, error)) string {
 	h.t.Helper()
 	mem := h.mem.CrashClone(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))})
@@ -432,8 +436,9 @@ func (h *held) after(ask func(context.Context, *Store) (string, error)) string {
 	return text
 }
 
-// TestAnswersRestOnWhatIsDurable holds the fsync of a change and asks about the change. There is no answer before the fsync is
-// done, because a power cut would make it untrue. The answer that comes then is still true after a power cut.
+// TestAnswersRestOnWhatIsDurable holds the fsync of a change and asks about the change. There is no
+// answer before the fsync is done, because a power cut would make it untrue. The answer that comes
+// then is still true after a power cut.
 func TestAnswersRestOnWhatIsDurable(t *testing.T) {
 	for _, q := range questions() {
 		t.Run(q.name, func(t *testing.T) {
@@ -467,8 +472,9 @@ func TestAnswersRestOnWhatIsDurable(t *testing.T) {
 	}
 }
 
-// TestQuestionsThatCannotBeAnswered: a caller gives up, or its store fails, while the answer waits for the fsync. The error of a read
-// is definite then. That of any other call is not, because the change that it found may or may not survive.
+// TestQuestionsThatCannotBeAnswered: a caller gives up, or its store fails, while the answer waits
+// for the fsync. The error of a read is definite then. That of any other call is not, because the
+// change that it found may or may not survive.
 func TestQuestionsThatCannotBeAnswered(t *testing.T) { alone(t, questionsThatCannotBeAnswered) }
 
 func questionsThatCannotBeAnswered(t *testing.T) {
@@ -496,8 +502,9 @@ func questionsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-// TestTokensWaitForTheirReservation: claims wait for no fsync, so they use no token of a block whose reservation is
-// not durable. Otherwise the same tokens would be given out again after a power cut (P4).
+// TestTokensWaitForTheirReservation: claims wait for no fsync, so they use no token of a block
+// whose reservation is not durable. Otherwise the same tokens would be given out again after a
+// power cut (P4).
 func TestTokensWaitForTheirReservation(t *testing.T) {
 	const left, more = 3, 4
 	var limit int64

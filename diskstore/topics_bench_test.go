@@ -51,8 +51,8 @@ func sweepConfigure(b *testing.B, s *Store, topic string, p punctual.SettingsPat
 	}
 }
 
-// longest calls do again and again, with a pause before each call, until stop is called. stop returns how long the longest call took
-// and how many calls there were.
+// longest calls do again and again, with a pause before each call, until stop is called. stop
+// returns how long the longest call took and how many calls there were.
 func longest(b *testing.B, pause time.Duration, do func() error) (stop func() (time.Duration, int)) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	var most time.Duration
@@ -175,8 +175,8 @@ func BenchmarkSweepFinished(b *testing.B) {
 	}
 }
 
-// BenchmarkRemember pushes and cancels for ten seconds each, in a topic that does not remember IDs, and in topics that
-// remember them for a second and for a minute.
+// BenchmarkRemember pushes and cancels for ten seconds each, in a topic that does not remember IDs,
+// and in topics that remember them for a second and for a minute.
 func BenchmarkRemember(b *testing.B) {
 	for _, keep := range []time.Duration{0, time.Second, time.Minute} {
 		b.Run(keep.String(), func(b *testing.B) {
@@ -262,7 +262,8 @@ func BenchmarkDeleteTopics(b *testing.B) {
 	}
 }
 
-// BenchmarkTopicsMany measures pushes, idling and Topics beside 100,000 topics with ten pending messages each.
+// BenchmarkTopicsMany measures pushes, idling and Topics beside 100,000 topics with ten pending
+// messages each.
 func BenchmarkTopicsMany(b *testing.B) {
 	for range b.N {
 		s := sweepStore(b, nil)
@@ -300,7 +301,8 @@ func BenchmarkTopicsMany(b *testing.B) {
 	}
 }
 
-// idle tells whether maintenance has no watermark to write and the database neither flushes nor compacts.
+// idle tells whether maintenance has no watermark to write and the database neither flushes nor
+// compacts.
 func idle(b *testing.B, s *Store) bool {
 	b.Helper()
 	release := holdWriteLock(b, s)

@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// waiters are the claims under way, by topic. A claim is added before it polls its topics, so that a message that comes
-// later wakes it. A lost hint costs time, and no message (P11). The zero value has no waiters.
+// waiters are the claims under way, by topic. A claim is added before it polls its topics, so that
+// a message that comes later wakes it. A lost hint costs time, and no message (P11). The zero value
+// has no waiters.
 type waiters struct {
 	mu sync.Mutex // may be taken with the lock of memory.Index held; no other lock is taken inside
 	// byTopic has no topic without a waiter. Guarded by mu.
@@ -80,9 +81,9 @@ func (ws *waiters) wakeAll() {
 	}
 }
 
-// sleep waits for a hint, for the end of the store, until the store's clock has reached next, or until left has elapsed. Unless next is
-// never, it returns after a second at most, because the machine may have been suspended or its clock set. An error is that of the
-// context alone.
+// sleep waits for a hint, for the end of the store, until the store's clock has reached next, or
+// until left has elapsed. Unless next is never, it returns after a second at most, because the
+// machine may have been suspended or its clock set. An error is that of the context alone.
 func (w *waiter) sleep(ctx context.Context, ended <-chan struct{}, c clock, next int64, left time.Duration) error {
 	limit := storekit.CeilDuration(left)
 	until := min(next, c.ms()+limit)

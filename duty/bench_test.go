@@ -114,7 +114,8 @@ func ready(b *testing.B, store punctual.Store, topic string) int64 {
 	return s.Ready
 }
 
-// BenchmarkOccurrence stores the occurrences of as many schedules as there are rounds, which have all come.
+// BenchmarkOccurrence stores the occurrences of as many schedules as there are rounds, which have
+// all come.
 func BenchmarkOccurrence(b *testing.B) {
 	eachStore(b, func(b *testing.B, store punctual.Store, q *punctual.Queue) {
 		schedules(b, store, q, "t", b.N, time.Now().Truncate(time.Hour))
@@ -136,7 +137,8 @@ func BenchmarkOccurrence(b *testing.B) {
 	})
 }
 
-// BenchmarkPushAndAck pushes as many messages as there are rounds, from 64 goroutines, and has a worker ack them.
+// BenchmarkPushAndAck pushes as many messages as there are rounds, from 64 goroutines, and has a
+// worker ack them.
 func BenchmarkPushAndAck(b *testing.B) {
 	eachStore(b, func(b *testing.B, store punctual.Store, q *punctual.Queue) {
 		var all sync.WaitGroup
@@ -182,8 +184,8 @@ func runDuties(b *testing.B, store punctual.Store, o *punctual.Observer) (stop f
 	}
 }
 
-// BenchmarkLateness has 10,000 schedules, each of which comes once a minute, spread over it, and measures for a minute how late
-// their occurrences are stored.
+// BenchmarkLateness has 10,000 schedules, each of which comes once a minute, spread over it, and
+// measures for a minute how late their occurrences are stored.
 func BenchmarkLateness(b *testing.B) {
 	eachStore(b, func(b *testing.B, store punctual.Store, q *punctual.Queue) {
 		const n = 10_000
@@ -220,8 +222,9 @@ func BenchmarkLateness(b *testing.B) {
 	})
 }
 
-// BenchmarkIdle measures what 100,000 schedules that come within the hour cost while none of them comes, beside as many messages
-// of their size with a worker that waits for them: memory, and processor time for a second.
+// BenchmarkIdle measures what 100,000 schedules that come within the hour cost while none of them
+// comes, beside as many messages of their size with a worker that waits for them: memory, and
+// processor time for a second.
 func BenchmarkIdle(b *testing.B) {
 	const n = 100_000
 	measure := func(b *testing.B, fill func(), serve func() (stop func())) {

@@ -95,7 +95,8 @@ func (r *rig) follow(topic, id string, m punctual.NewMessage) {
 	}
 }
 
-// TestRunFindsTopics: Run finds a topic that gets groups at once, and leaves it alone when it has none any more.
+// TestRunFindsTopics: Run finds a topic that gets groups at once, and leaves it alone when it has
+// none any more.
 func TestRunFindsTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -119,8 +120,8 @@ func TestRunFindsTopics(t *testing.T) {
 	})
 }
 
-// TestRunAsksOnce: however many topics there are, looking through them takes one call about every ten seconds, and nothing reads them but
-// one call for new companions each 0.9 s.
+// TestRunAsksOnce: however many topics there are, looking through them takes one call about every
+// ten seconds, and nothing reads them but one call for new companions each 0.9 s.
 func TestRunAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -165,7 +166,8 @@ func (c *counting) Claim(ctx context.Context, q punctual.Claim) ([]punctual.Deli
 	return c.Store.Claim(ctx, q)
 }
 
-// TestRunRefuses: what Run cannot work with is an error at once, and a store that was closed ends it.
+// TestRunRefuses: what Run cannot work with is an error at once, and a store that was closed ends
+// it.
 func TestRunRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -212,8 +214,8 @@ func (s *refusing) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return answers, nil
 }
 
-// TestRefusedCopiesDelayNobody: a topic whose copies are refused again and again does not hold up those of another one (P14),
-// and its messages keep their attempts until the store takes them.
+// TestRefusedCopiesDelayNobody: a topic whose copies are refused again and again does not hold up
+// those of another one (P14), and its messages keep their attempts until the store takes them.
 func TestRefusedCopiesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -260,8 +262,8 @@ type hanging struct {
 	storekit.AbilityReporter
 }
 
-// TestHungTopicDelaysNoOther: follow-ups for a topic that hangs do not hold up those for others (P14), also when they all come
-// from one topic, and are forwarded when it answers again.
+// TestHungTopicDelaysNoOther: follow-ups for a topic that hangs do not hold up those for others
+// (P14), also when they all come from one topic, and are forwarded when it answers again.
 func TestHungTopicDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -288,13 +290,14 @@ func TestHungTopicDelaysNoOther(t *testing.T) {
 	})
 }
 
-// forgetful is a store that carries out the first push to a topic but does not answer it before the context of the call ends, and
-// then only with an error.
+// forgetful is a store that carries out the first push to a topic but does not answer it before the
+// context of the call ends, and then only with an error.
 type forgetful struct {
 	*memstore.Store
 	topic  string
 	pushes atomic.Int64
-	// unread is how many further calls of Get fail. Each call counts it down, so it is below 0 once one has succeeded.
+	// unread is how many further calls of Get fail. Each call counts it down, so it is below 0 once
+	// one has succeeded.
 	unread atomic.Int64
 }
 
@@ -317,8 +320,8 @@ func (s *forgetful) Push(ctx context.Context, ms []punctual.NewMessage) ([]punct
 	return rs, err
 }
 
-// TestForwardedOnceThoughAnswersGetLost: what is forwarded again is stored once, whatever the push does with an ID that is in
-// use.
+// TestForwardedOnceThoughAnswersGetLost: what is forwarded again is stored once, whatever the push
+// does with an ID that is in use.
 func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 	for mode, want := range map[punctual.IfExists]int64{
 		punctual.IfExistsKeep: 2, punctual.IfExistsFail: 1, punctual.IfExistsReplace: 1, punctual.IfExistsReplaceDead: 1,
@@ -367,8 +370,8 @@ func TestForwardedOnceThoughAnswersGetLost(t *testing.T) {
 	}
 }
 
-// TestRunLeavesOtherTopics: with Topics, Run forwards the envelopes of these topics and none of another one, whether the other one has
-// envelopes before Run begins or gets them later.
+// TestRunLeavesOtherTopics: with Topics, Run forwards the envelopes of these topics and none of
+// another one, whether the other one has envelopes before Run begins or gets them later.
 func TestRunLeavesOtherTopics(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -409,8 +412,9 @@ func (s *unread) Settings(ctx context.Context, topic string) (punctual.Settings,
 	return s.Store.Settings(ctx, topic)
 }
 
-// TestUnreadSettings: when the settings of a topic could not be read, its messages are copied as soon as they can be read again, whoever read
-// them: the one who looks for topics when the topic is new, later, or the one who copies, also a message with a single attempt.
+// TestUnreadSettings: when the settings of a topic could not be read, its messages are copied as
+// soon as they can be read again, whoever read them: the one who looks for topics when the topic is
+// new, later, or the one who copies, also a message with a single attempt.
 func TestUnreadSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   time.Duration // of the first reading that fails
@@ -452,7 +456,8 @@ func TestUnreadSettings(t *testing.T) {
 	}
 }
 
-// TestObserverSeesCopies: the Observer of Run sees the handlers of duties finish, as those of any topic.
+// TestObserverSeesCopies: the Observer of Run sees the handlers of duties finish, as those of any
+// topic.
 func TestObserverSeesCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

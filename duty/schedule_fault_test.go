@@ -31,8 +31,8 @@ func (r *rig) counts(topic, name string) punctual.ScheduleCounts {
 	return i.Counts
 }
 
-// TestFullTopicDelaysNoOtherSchedule: a topic that takes nothing for ten minutes does not hold up the schedules of another one
-// (P14), and makes up for what it has missed when there is room again.
+// TestFullTopicDelaysNoOtherSchedule: a topic that takes nothing for ten minutes does not hold up
+// the schedules of another one (P14), and makes up for what it has missed when there is room again.
 func TestFullTopicDelaysNoOtherSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -75,8 +75,9 @@ func (s *slow) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, e
 	return s.Store.Settle(ctx, ss)
 }
 
-// TestManySchedulesDelayNoOther: 100,000 schedules of one topic come in one second, and so does one of a quiet topic. The
-// quiet one is not more than a second late (P14), though the others take longer than that.
+// TestManySchedulesDelayNoOther: 100,000 schedules of one topic come in one second, and so does one
+// of a quiet topic. The quiet one is not more than a second late (P14), though the others take
+// longer than that.
 func TestManySchedulesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -112,11 +113,12 @@ func TestManySchedulesDelayNoOther(t *testing.T) {
 	})
 }
 
-// dying is a store whose duty dies with its first tick in hand: it settles and extends nothing any more.
+// dying is a store whose duty dies with its first tick in hand: it settles and extends nothing any
+// more.
 type dying struct {
 	*memstore.Store
-	// over ends, by die, when a claim has brought something, because a process that is dead claims no more. Claims that wait at
-	// that moment end, too.
+	// over ends, by die, when a claim has brought something, because a process that is dead claims
+	// no more. Claims that wait at that moment end, too.
 	over    context.Context
 	die     context.CancelFunc
 	claimed atomic.Bool
@@ -143,8 +145,9 @@ func (d *dying) Settle(context.Context, []punctual.Settlement) ([]error, error) 
 	return nil, punctual.ErrIndeterminate
 }
 
-// TestDeadDutyDelaysFiveSeconds: a duty that dies between the claim and the ack of a schedule delays it by five seconds at most,
-// because the lease of a tick does not last longer, whatever the topic says.
+// TestDeadDutyDelaysFiveSeconds: a duty that dies between the claim and the ack of a schedule
+// delays it by five seconds at most, because the lease of a tick does not last longer, whatever the
+// topic says.
 func TestDeadDutyDelaysFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

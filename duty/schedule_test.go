@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// TestRunStoresOccurrences: two processes run the duties of a store, and each minute of a schedule has one occurrence.
+// TestRunStoresOccurrences: two processes run the duties of a store, and each minute of a schedule
+// has one occurrence.
 func TestRunStoresOccurrences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

@@ -13,8 +13,9 @@ import (
 // All are all events that there are.
 const All = punctual.EventAcked | punctual.EventDead | punctual.EventCancelled | punctual.EventExpired | punctual.EventPushed | punctual.EventRetried | punctual.EventMissed | punctual.EventSkipped
 
-// Event is what a message of the companion T@events tells about a message of the topic T: see punctual.Settings.Emit and Parse. It
-// has neither the body of that message nor the texts of its failures.
+// Event is what a message of the companion T@events tells about a message of the topic T: see
+// punctual.Settings.Emit and Parse. It has neither the body of that message nor the texts of its
+// failures.
 type Event struct {
 	// Event is what happened: one of the Events.
 	Event punctual.Events
@@ -26,16 +27,20 @@ type Event struct {
 	Attempt int
 	// At is the time of the event by the store's clock.
 	At time.Time
-	// Created is when the message was pushed, FirstDue when it was due for the first time, and Due the due time that it had at the
-	// event: of the attempt that the event ended, or of the next attempt. Beside EventRetried, Due is when the next attempt is due.
+	// Created is when the message was pushed, FirstDue when it was due for the first time, and Due
+	// the due time that it had at the event: of the attempt that the event ended, or of the next
+	// attempt. Beside EventRetried, Due is when the next attempt is due.
 	Created, FirstDue, Due time.Time
-	// Delivered is when the last attempt began. It is zero when the message never had a lease, or had given it back before the
-	// event. A store that was opened anew under the lease may have lost it.
+	// Delivered is when the last attempt began. It is zero when the message never had a lease, or
+	// had given it back before the event. A store that was opened anew under the lease may have
+	// lost it.
 	Delivered time.Time
-	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event tells of. FirstDue is the first
-	// of these times and Due the last one, to which ID would have belonged.
+	// Count, beside EventMissed and EventSkipped alone, is how many times of a schedule the event
+	// tells of. FirstDue is the first of these times and Due the last one, to which ID would have
+	// belonged.
 	Count int64
-	// Why, beside EventSkipped alone, is overlap, skipped or paused: the schedule.OccurrenceStatus of the times.
+	// Why, beside EventSkipped alone, is overlap, skipped or paused: the schedule.OccurrenceStatus
+	// of the times.
 	Why string
 }
 
@@ -61,11 +66,12 @@ type eventBody struct {
 //	{"event":"dead","topic":"orders","id":"A-17","reason":"discarded","attempt":2,"at":1795176000000,
 //	 "created":…,"first_due":…,"due":…,"delivered":…}
 //
-// with times in Unix milliseconds. Only a dead event has a reason, and delivered is there only where Event.Delivered is not zero.
-// The events missed and skipped have count in the place of attempt, created and delivered, and skipped has why as well.
-// Parse passes over members that it does not know, because a later release may add some. A body that is no event, such
-// as that of a message which somebody has pushed into the companion, is an ErrInvalid; an event with a name that this
-// release does not know is an ErrUnsupported.
+// with times in Unix milliseconds. Only a dead event has a reason, and delivered is there only
+// where Event.Delivered is not zero. The events missed and skipped have count in the place of
+// attempt, created and delivered, and skipped has why as well. Parse passes over members that it
+// does not know, because a later release may add some. A body that is no event, such as that of a
+// message which somebody has pushed into the companion, is an ErrInvalid; an event with a name that
+// this release does not know is an ErrUnsupported.
 func Parse(body []byte) (Event, error) {
 	var b eventBody
 	if err := json.Unmarshal(body, &b); err != nil {

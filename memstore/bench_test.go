@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// BenchmarkClaimAck pushes, claims and acks messages, 100 at a time, beside 10,000 that are due later.
+// BenchmarkClaimAck pushes, claims and acks messages, 100 at a time, beside 10,000 that are due
+// later.
 func BenchmarkClaimAck(b *testing.B) {
 	const many, later = 100, 10_000
 	s := New(&Options{Clock: storekit.NewManualClock(start)})

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Check implements storekit.Checker: it verifies the invariants that the comments of this package state. A problem that it
-// finds is a bug in the store.
+// Check implements storekit.Checker: it verifies the invariants that the comments of this package
+// state. A problem that it finds is a bug in the store.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

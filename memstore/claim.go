@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Claim implements punctual.Store. It ends all messages that it encounters and must not deliver in one go, with the mutex held,
-// however many they are.
+// Claim implements punctual.Store. It ends all messages that it encounters and must not deliver in
+// one go, with the mutex held, however many they are.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 	return found
 }
 
-// countOf returns how many of the messages are of the topic. A claim may have some already when it comes to a topic, if it
-// names the topic twice.
+// countOf returns how many of the messages are of the topic. A claim may have some already when it
+// comes to a topic, if it names the topic twice.
 func countOf(ms []*message, topic string) (n int) {
 	for _, m := range ms {
 		if m.topic == topic {
@@ -71,8 +71,8 @@ func countOf(ms []*message, topic string) (n int) {
 	return n
 }
 
-// withoutLapsed reads the clock again and returns the deliveries whose lease has not ended. It gives the other messages back. A
-// lease can end within a claim when the process was suspended.
+// withoutLapsed reads the clock again and returns the deliveries whose lease has not ended. It
+// gives the other messages back. A lease can end within a claim when the process was suspended.
 func (s *Store) withoutLapsed(found []punctual.Delivery) []punctual.Delivery {
 	if len(found) == 0 {
 		return found
@@ -100,7 +100,8 @@ func (s *Store) claimable(name string, now instant) *topic {
 	return nil
 }
 
-// end ends a message whose time has come if it must not be delivered, and reports whether it has ended it.
+// end ends a message whose time has come if it must not be delivered, and reports whether it has
+// ended it.
 func (s *Store) end(t *topic, m *message, now instant) bool {
 	d := lifecycle.Meet(&m.Message, &t.settings, now.ms)
 	s.apply(t, m, d, now)
@@ -114,11 +115,12 @@ func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.apply(t, m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 
-// never stands for "nothing is due" in place of a time in Unix milliseconds; it sorts after every time.
+// never stands for "nothing is due" in place of a time in Unix milliseconds; it sorts after every
+// time.
 const never = math.MaxInt64
 
-// nextDue returns the earliest time at which a live message of the topics whose deliveries are not paused needs attention, in Unix
-// milliseconds, or never.
+// nextDue returns the earliest time at which a live message of the topics whose deliveries are not
+// paused needs attention, in Unix milliseconds, or never.
 func (s *Store) nextDue(topics []string, now instant) int64 {
 	next := int64(never)
 	for _, name := range topics {
@@ -129,13 +131,14 @@ func (s *Store) nextDue(topics []string, now instant) int64 {
 	return next
 }
 
-// pollInterval is the longest sleep of a claim while a message is to become due, so that a message is late by at most this long
-// after the machine was suspended or its clock was set (P11).
+// pollInterval is the longest sleep of a claim while a message is to become due, so that a message
+// is late by at most this long after the machine was suspended or its clock was set (P11).
 const pollInterval = time.Second
 
-// sleep waits until the time next, or until limit has passed, ctx has ended, or wakeClaims was called, and no longer than
-// pollInterval unless next is never. It is called with mu held and releases it while it waits. Since the caller holds mu from
-// its claim to the sleep, no change in between goes unnoticed.
+// sleep waits until the time next, or until limit has passed, ctx has ended, or wakeClaims was
+// called, and no longer than pollInterval unless next is never. It is called with mu held and
+// releases it while it waits. Since the caller holds mu from its claim to the sleep, no change in
+// between goes unnoticed.
 func (s *Store) sleep(ctx context.Context, next int64, limit time.Duration) {
 	if next != never {
 		limit = min(limit, pollInterval)

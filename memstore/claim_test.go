@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A table of what a waiting claim returns, and after how long, when something happens to the store meanwhile.
+// A table of what a waiting claim returns, and after how long, when something happens to the store
+// meanwhile.
 func TestClaimWaits(t *testing.T) {
 	on, off := true, false
 	var held punctual.Delivery
@@ -125,7 +126,8 @@ func TestClaimWaits(t *testing.T) {
 	}
 }
 
-// A claim that ended with its context has leased nothing, even when a message became due at the same instant.
+// A claim that ended with its context has leased nothing, even when a message became due at the
+// same instant.
 func TestClaimThatEndedLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
@@ -190,7 +192,8 @@ func TestClaimWaitsByManualClock(t *testing.T) {
 	})
 }
 
-// When several claims wait for one message, one of them gets the message and the others go on waiting.
+// When several claims wait for one message, one of them gets the message and the others go on
+// waiting.
 func TestClaimsWaitTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
@@ -224,8 +227,8 @@ func (c leapingClock) Now() time.Time {
 	return c.ManualClock.Now()
 }
 
-// TestClaimReadsTheClockAgain: a lease that has ended before Claim returns is not handed out, and uses up no
-// attempt (P3, P6).
+// TestClaimReadsTheClockAgain: a lease that has ended before Claim returns is not handed out, and
+// uses up no attempt (P3, P6).
 func TestClaimReadsTheClockAgain(t *testing.T) {
 	clock := leapingClock{storekit.NewManualClock(time.Unix(1e9, 0))}
 	s := New(&Options{Clock: clock})

@@ -26,8 +26,9 @@ func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	return s.clock.State(), err
 }
 
-// step steps the clock back to its source if it is ahead, and carries everything over the step. It is called with mu held, by
-// which every method holds the time that it has read, so nothing that was decided by the time before comes after the step.
+// step steps the clock back to its source if it is ahead, and carries everything over the step. It
+// is called with mu held, by which every method holds the time that it has read, so nothing that
+// was decided by the time before comes after the step.
 func (s *Store) step() {
 	at, stepped := s.clock.Step()
 	if !stepped {

@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A claim that waits while the store's clock is ahead of its source must return when the store's clock reaches the due time.
+// A claim that waits while the store's clock is ahead of its source must return when the store's
+// clock reaches the due time.
 func TestClaimWaitsBehindAStepBack(t *testing.T) {
 	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +35,8 @@ func TestClaimWaitsBehindAStepBack(t *testing.T) {
 	})
 }
 
-// A step of the clock forward makes messages due at once. The waiting claim may return them 1 s (pollInterval) late.
+// A step of the clock forward makes messages due at once. The waiting claim may return them 1 s
+// (pollInterval) late.
 func TestClaimWaitsBehindAStepForward(t *testing.T) {
 	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +62,8 @@ func TestClaimWaitsBehindAStepForward(t *testing.T) {
 	})
 }
 
-// Time that has passed before somebody sets the clock back counts, by the monotonic clock: at half its speed, as behind any step back.
+// Time that has passed before somebody sets the clock back counts, by the monotonic clock: at half
+// its speed, as behind any step back.
 func TestTimePassesBeforeAStepBack(t *testing.T) {
 	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,17 +78,18 @@ func TestTimePassesBeforeAStepBack(t *testing.T) {
 	})
 }
 
-// steppedClock is a clock that somebody sets: step, in whole seconds, shifts what it shows, and not its monotonic reading, as with the clock
-// of a machine. A wait that is under way when step changes lasts as long as without the change. The store reads the clock with its mutex
-// held.
+// steppedClock is a clock that somebody sets: step, in whole seconds, shifts what it shows, and not
+// its monotonic reading, as with the clock of a machine. A wait that is under way when step changes
+// lasts as long as without the change. The store reads the clock with its mutex held.
 type steppedClock struct {
 	step time.Duration
-	// real is a reading of the machine's clock, which has a monotonic reading, because times in a bubble of synctest have none; began is
-	// when it was taken, by the time of the bubble.
+	// real is a reading of the machine's clock, which has a monotonic reading, because times in a
+	// bubble of synctest have none; began is when it was taken, by the time of the bubble.
 	real, began time.Time
 }
 
-// newSteppedClock returns a clock for the bubble that calls it, which shows a whole second now. real is what time.Now has returned outside.
+// newSteppedClock returns a clock for the bubble that calls it, which shows a whole second now.
+// real is what time.Now has returned outside.
 func newSteppedClock(real time.Time) *steppedClock {
 	return &steppedClock{real: real.Add(-time.Duration(real.Nanosecond())), began: time.Now()}
 }
@@ -93,8 +97,9 @@ func newSteppedClock(real time.Time) *steppedClock {
 func (c *steppedClock) Now() time.Time {
 	now := c.real.Add(time.Since(c.began))
 	set := now
-	// Add shifts both readings, and a Time has no method that shifts the wall clock alone. The first field of a Time with a monotonic reading
-	// has the seconds of the wall clock above 30 bits of nanoseconds.
+	// Add shifts both readings, and a Time has no method that shifts the wall clock alone. The
+	// first field of a Time with a monotonic reading has the seconds of the wall clock above 30
+	// bits of nanoseconds.
 	*(*uint64)(unsafe.Pointer(&set)) += uint64(c.step/time.Second) << 30
 	if set.Sub(now) != 0 || set.Round(0).Sub(now.Round(0)) != c.step {
 		panic("steppedClock does not know the times of this release of Go")

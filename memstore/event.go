@@ -17,8 +17,9 @@ func (s *Store) tell(m *message, e event.Event, now instant) {
 	s.wakeClaims()
 }
 
-// sweepEvents drops the topic's events that have expired, as a claim would: the first ones, and some of those that stand behind
-// messages which do not expire. For these each call looks at a part of the queue, and goes on where the last call has stopped.
+// sweepEvents drops the topic's events that have expired, as a claim would: the first ones, and
+// some of those that stand behind messages which do not expire. For these each call looks at a part
+// of the queue, and goes on where the last call has stopped.
 func (s *Store) sweepEvents(t *topic, now instant) {
 	for len(t.live) > 0 && t.live[0].At() <= now.ms && s.end(t, t.live[0], now) {
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Examine implements storekit.Examiner with the findings of the function Examine and those about the clock.
+// Examine implements storekit.Examiner with the findings of the function Examine and those about
+// the clock.
 func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,7 +19,8 @@ func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	return append(Examine(), storekit.ClockFindings(s.clock.State())...), nil
 }
 
-// Examine returns the findings about any store in memory: a warning that its messages are lost when the process ends.
+// Examine returns the findings about any store in memory: a warning that its messages are lost when
+// the process ends.
 func Examine() []storekit.Finding {
 	return []storekit.Finding{{
 		Name: "durability", Value: string(punctual.Volatile), Severity: storekit.SeverityWarning,

@@ -39,7 +39,8 @@ func (k *keptUntil) forget(id string) {
 	}
 }
 
-// sweep removes the entries that were to be kept until now or an earlier time. now is in Unix milliseconds.
+// sweep removes the entries that were to be kept until now or an earlier time. now is in Unix
+// milliseconds.
 func (k *keptUntil) sweep(now int64) {
 	for len(k.queue) > 0 && k.queue[0].until <= now {
 		k.forget(k.queue[0].ID)
@@ -62,7 +63,8 @@ var byEnd = heap.Order[*kept]{
 	Place:  func(x *kept) *int { return &x.index },
 }
 
-// keep adds the ID and the finished record of a message that finishes now, as far as the message or its topic asks for them.
+// keep adds the ID and the finished record of a message that finishes now, as far as the message or
+// its topic asks for them.
 func (t *topic) keep(m *message, outcome punctual.Outcome, now instant) {
 	until := m.Keep(&t.settings, now.ms)
 	if until.ID > 0 {
@@ -98,8 +100,8 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	return f, nil
 }
 
-// ListFinished implements punctual.FinishedKeeper. For each page it reads all records of the topic, and sorts those that q
-// selects from its cursor on.
+// ListFinished implements punctual.FinishedKeeper. For each page it reads all records of the topic,
+// and sorts those that q selects from its cursor on.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

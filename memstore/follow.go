@@ -12,26 +12,29 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Random tests compare another store with this one. The contract lets a store choose among messages with equal times, so this
-// store has to follow the choice of the other: InPartitions, ClaimThese and EndThese are for that. NextAt is for package
-// punctualtest.
+// Random tests compare another store with this one. The contract lets a store choose among messages
+// with equal times, so this store has to follow the choice of the other: InPartitions, ClaimThese
+// and EndThese are for that. NextAt is for package punctualtest.
 
-// InPartitions tells ClaimThese and EndThese that the other store divides its topics into partitions. of returns the number of
-// the partition of an ID. Order then holds only within a partition.
+// InPartitions tells ClaimThese and EndThese that the other store divides its topics into
+// partitions. of returns the number of the partition of an ID. Order then holds only within a
+// partition.
 func (s *Store) InPartitions(of func(id string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.partition = of
 }
 
-// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. It returns an error if no store
-// may choose them, because the topic is paused, or because a message is unknown, dead, leased or not due, must be ended instead
-// of delivered, or is later than a message that was left out. A lease of 0 is the topic's.
+// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. It
+// returns an error if no store may choose them, because the topic is paused, or because a message
+// is unknown, dead, leased or not due, must be ended instead of delivered, or is later than a
+// message that was left out. A lease of 0 is the topic's.
 //
-// Like a Claim, ClaimThese ends the messages that must not be delivered and whose time is earlier than that of a message it
-// claims. The other store may also have ended messages with the same time as the last one claimed; follow it there with
-// EndThese. After a claim that returned fewer messages than its Max, an ordinary Claim of the number that was missing shows
-// whether the other store has left any out.
+// Like a Claim, ClaimThese ends the messages that must not be delivered and whose time is earlier
+// than that of a message it claims. The other store may also have ended messages with the same time
+// as the last one claimed; follow it there with EndThese. After a claim that returned fewer
+// messages than its Max, an ordinary Claim of the number that was missing shows whether the other
+// store has left any out.
 //
 // When ClaimThese fails, the messages before the one that the error names are claimed.
 func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]punctual.Delivery, error) {
@@ -52,8 +55,9 @@ func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]p
 	return found, nil
 }
 
-// EndThese ends these messages, as if a Claim had encountered them, and as ClaimThese does those that must be ended before. It
-// returns an error if no claim may end them, for one of the reasons of ClaimThese or because a message is to be delivered.
+// EndThese ends these messages, as if a Claim had encountered them, and as ClaimThese does those
+// that must be ended before. It returns an error if no claim may end them, for one of the reasons
+// of ClaimThese or because a message is to be delivered.
 func (s *Store) EndThese(topic string, ids []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +73,8 @@ func (s *Store) EndThese(topic string, ids []string) error {
 	return nil
 }
 
-// follow returns a message that a claim may encounter next, after it has ended the messages that a claim must end before that
-// one.
+// follow returns a message that a claim may encounter next, after it has ended the messages that a
+// claim must end before that one.
 func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	now, err := s.enter(context.Background())
 	if err != nil {
@@ -95,7 +99,8 @@ func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	return t, m, now, nil
 }
 
-// firstBefore returns the earliest message in the partition of m if its time is before that of m, or nil.
+// firstBefore returns the earliest message in the partition of m if its time is before that of m,
+// or nil.
 func (s *Store) firstBefore(t *topic, m *message) *message {
 	if s.partition == nil && t.live[0].At() == m.At() {
 		return nil
@@ -112,9 +117,9 @@ func (s *Store) firstBefore(t *topic, m *message) *message {
 	return first
 }
 
-// NextAt returns the earliest time at which a live message of these topics, or of all topics if none is named, next needs
-// attention: its due time, or the end of its lease. The time lies in the past while a message is ready. NextAt returns false
-// when there is no live message.
+// NextAt returns the earliest time at which a live message of these topics, or of all topics if
+// none is named, next needs attention: its due time, or the end of its lease. The time lies in the
+// past while a message is ready. NextAt returns false when there is no live message.
 func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,8 +32,8 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return m.info(now), nil
 }
 
-// List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For each page List reads all
-// messages of the topic, and sorts all that q selects from there on.
+// List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For
+// each page List reads all messages of the topic, and sorts all that q selects from there on.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,8 @@ type place struct {
 	id string
 }
 
-// place returns the place of m in a list. Its time is At, except that a message whose lease ran out is listed by its due time.
+// place returns the place of m in a list. Its time is At, except that a message whose lease ran out
+// is listed by its due time.
 func (m *message) place(now instant) place {
 	if m.State(now.ms) == punctual.StateReady {
 		return place{at: m.Due, id: m.id}
@@ -162,7 +163,8 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 	return t.stats(topic, now), nil
 }
 
-// enterTopic is enter for the methods with one topic. The topic is nil when there is none of that name.
+// enterTopic is enter for the methods with one topic. The topic is nil when there is none of that
+// name.
 func (s *Store) enterTopic(ctx context.Context, name string) (*topic, instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {

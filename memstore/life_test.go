@@ -92,7 +92,8 @@ func TestCancelUnderLease(t *testing.T) {
 	}
 }
 
-// A cancel under a lease that then runs out holds against a claim and a reschedule. A further cancel succeeds.
+// A cancel under a lease that then runs out holds against a claim and a reschedule. A further
+// cancel succeeds.
 func TestCancelOutlivesTheLease(t *testing.T) {
 	for _, next := range []func(t *testing.T, s *Store){
 		func(t *testing.T, s *Store) {

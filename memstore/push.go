@@ -45,7 +45,8 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 	return r
 }
 
-// holder returns what has an ID of the topic. A topic that does not exist is nil, and its IDs are free.
+// holder returns what has an ID of the topic. A topic that does not exist is nil, and its IDs are
+// free.
 func (t *topic) holder(id string, now instant) lifecycle.Holder {
 	if t == nil {
 		return lifecycle.Holder{}
@@ -64,7 +65,8 @@ func (s *Store) add(m *message, now instant) {
 	}
 }
 
-// put stores a message, in the place of the one that has its ID. It makes the topic if there is none.
+// put stores a message, in the place of the one that has its ID. It makes the topic if there is
+// none.
 func (s *Store) put(m *message) {
 	t := s.ensure(m.topic)
 	if old := t.messages[m.id]; old != nil {
@@ -73,7 +75,8 @@ func (s *Store) put(m *message) {
 	t.add(m)
 }
 
-// ensure returns a topic and makes it if there is none. With a companion it makes the topic that the companion belongs to.
+// ensure returns a topic and makes it if there is none. With a companion it makes the topic that
+// the companion belongs to.
 func (s *Store) ensure(name string) *topic {
 	if t := s.topics[name]; t != nil {
 		return t
@@ -89,7 +92,8 @@ func (s *Store) ensure(name string) *topic {
 	return t
 }
 
-// newMessage returns the message to store for n, or the error of a malformed n. It copies the body and the headers.
+// newMessage returns the message to store for n, or the error of a malformed n. It copies the body
+// and the headers.
 func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error) {
 	if err := storekit.CheckPush(n, s.maxBody); err != nil {
 		return nil, err

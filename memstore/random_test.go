@@ -12,8 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pair is two stores on one clock. The first claims, and the second follows with ClaimThese and EndThese. Pushes, amendments and
-// settlements are made to both. Their contents must never differ, and each must stay sound.
+// pair is two stores on one clock. The first claims, and the second follows with ClaimThese and
+// EndThese. Pushes, amendments and settlements are made to both. Their contents must never differ,
+// and each must stay sound.
 type pair struct {
 	t     *rapid.T
 	clock *storekit.ManualClock
@@ -139,7 +140,8 @@ func (p *pair) claim(t *rapid.T) {
 	p.endTied()
 }
 
-// endTied ends in the follower those messages with the time of the last chosen one that the first store has ended.
+// endTied ends in the follower those messages with the time of the last chosen one that the first
+// store has ended.
 func (p *pair) endTied() {
 	for id := range p.s[1].topics["orders"].messages {
 		mine, theirs := p.state(0, id), p.state(1, id)

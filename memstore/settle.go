@@ -48,8 +48,8 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 	return err
 }
 
-// followUps returns the messages that are to be stored after the settlement x, or the error of a follow-up that is refused.
-// own is what has the ID of the settled message then.
+// followUps returns the messages that are to be stored after the settlement x, or the error of a
+// follow-up that is refused. own is what has the ID of the settled message then.
 func (s *Store) followUps(x *punctual.Settlement, own lifecycle.Holder, now instant) (stored []*message, err error) {
 	for i := range x.Then {
 		n := &x.Then[i]

@@ -1,9 +1,11 @@
-// Package memstore is the store in memory, for tests, for first trials, and for work that may be lost with its process. Random
-// tests compare every other store with it, so it is written to be plainly right rather than fast.
+// Package memstore is the store in memory, for tests, for first trials, and for work that may be
+// lost with its process. Random tests compare every other store with it, so it is written to be
+// plainly right rather than fast.
 //
-// Package storekit/lifecycle decides what becomes of a message, and Store.apply carries the decision out. One mutex guards
-// everything. Each topic has a map of its messages by ID and two queues: the live messages by the time at which they next need
-// attention, and the dead messages by the time at which they died. The store starts no goroutine.
+// Package storekit/lifecycle decides what becomes of a message, and Store.apply carries the
+// decision out. One mutex guards everything. Each topic has a map of its messages by ID and two
+// queues: the live messages by the time at which they next need attention, and the dead messages by
+// the time at which they died. The store starts no goroutine.
 package memstore
 
 import (
@@ -23,14 +25,15 @@ import (
 type Options struct {
 	// Clock is where the store gets its time from. Default storekit.SystemClock.
 	Clock storekit.Clock
-	// MaxBody is the greatest length of a body, in bytes; the push of a longer one is ErrTooLarge. 0 or less means
-	// limits.DefaultMaxBody, 1 MiB.
+	// MaxBody is the greatest length of a body, in bytes; the push of a longer one is ErrTooLarge.
+	// 0 or less means limits.DefaultMaxBody, 1 MiB.
 	MaxBody int
 }
 
 // Store keeps messages in memory. It implements punctual.Store, punctual.Inspector,
-// storekit.Checker, storekit.Examiner, punctual.FinishedKeeper, storekit.DurabilityReporter, storekit.AbilityReporter,
-// storekit.TopicNamer and storekit.ClockKeeper, and is safe for concurrent use. Make one with New.
+// storekit.Checker, storekit.Examiner, punctual.FinishedKeeper, storekit.DurabilityReporter,
+// storekit.AbilityReporter, storekit.TopicNamer and storekit.ClockKeeper, and is safe for
+// concurrent use. Make one with New.
 type Store struct {
 	maxBody int
 	clock   *storekit.SteadyClock
@@ -79,7 +82,8 @@ func New(o *Options) *Store {
 // Durability returns punctual.Volatile, because everything is lost when the process ends.
 func (s *Store) Durability() punctual.Durability { return punctual.Volatile }
 
-// Abilities returns what the store can do: a settlement reaches every topic, and topics tell of their events.
+// Abilities returns what the store can do: a settlement reaches every topic, and topics tell of
+// their events.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +91,8 @@ func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, err
 }
 
-// Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it does not run backwards but for a
-// step (storekit.ClockKeeper).
+// Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it
+// does not run backwards but for a step (storekit.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +103,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now.time(), nil
 }
 
-// Close drops all messages and ends the waiting claims with ErrClosed. A second Close returns ErrClosed.
+// Close drops all messages and ends the waiting claims with ErrClosed. A second Close returns
+// ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +118,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// instant is one reading of the store's clock. A method reads the clock once for all its items. Only Claim reads it again, after
-// it has waited or leased messages, and Configure, ClaimThese and EndThese read it for each of their steps.
+// instant is one reading of the store's clock. A method reads the clock once for all its items.
+// Only Claim reads it again, after it has waited or leased messages, and Configure, ClaimThese and
+// EndThese read it for each of their steps.
 type instant struct {
 	fine   time.Time // in the resolution of the clock; delays count from it
 	ms     int64     // in Unix milliseconds, rounded down, for all else
@@ -123,8 +129,9 @@ type instant struct {
 
 func (i instant) time() time.Time { return storekit.FromMillis(i.ms) }
 
-// enter is the beginning of every method of the interfaces above but Close and Durability, with mu held: it returns
-// an error for a closed store or an ended context, and otherwise the time of the clock.
+// enter is the beginning of every method of the interfaces above but Close and Durability, with mu
+// held: it returns an error for a closed store or an ended context, and otherwise the time of the
+// clock.
 func (s *Store) enter(ctx context.Context) (instant, error) {
 	if s.closed {
 		return instant{}, errClosed()
@@ -151,9 +158,10 @@ func (s *Store) enterBatch(ctx context.Context, items int) (instant, error) {
 
 func errClosed() error { return fmt.Errorf("memory store: %w", punctual.ErrClosed) }
 
-// existing returns a topic, or nil. Before that it removes the dead messages, finished IDs and finished records of the topic that
-// are past their retention, and some events that nobody has read in time. Every call whose answer depends on what is past
-// its retention looks its topics up here first, so that it does not matter whether an earlier call has removed it.
+// existing returns a topic, or nil. Before that it removes the dead messages, finished IDs and
+// finished records of the topic that are past their retention, and some events that nobody has read
+// in time. Every call whose answer depends on what is past its retention looks its topics up here
+// first, so that it does not matter whether an earlier call has removed it.
 func (s *Store) existing(name string, now instant) *topic {
 	t := s.topics[name]
 	if t == nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// topic has the settings, messages, finished IDs and finished records of a topic. Every message is in messages and in exactly
-// one of live and dead. An ID is in messages or in remembered, never in both. The store's mu guards a topic and its messages.
+// topic has the settings, messages, finished IDs and finished records of a topic. Every message is
+// in messages and in exactly one of live and dead. An ID is in messages or in remembered, never in
+// both. The store's mu guards a topic and its messages.
 type topic struct {
 	number   int64 // topics that were made later have greater numbers
 	settings punctual.Settings
 	messages map[string]*message
-	// live and dead are queues in the order byTime: live messages by the time at which they next need attention, dead ones by
-	// the time at which they died.
+	// live and dead are queues in the order byTime: live messages by the time at which they next
+	// need attention, dead ones by the time at which they died.
 	live, dead []*message
 	swept      int       // the index in live at which sweepEvents has stopped
 	remembered keptUntil // the IDs of finished messages that are still in use
@@ -40,7 +41,8 @@ type message struct {
 	id, topic string
 	body      []byte            // nil when empty; never changed
 	headers   map[string]string // nil when empty; never changed
-	// attributes are those of the push, in whole milliseconds; never changed. The rules read Remember from lifecycle.Message.
+	// attributes are those of the push, in whole milliseconds; never changed. The rules read
+	// Remember from lifecycle.Message.
 	attributes storekit.Attributes
 	created    int64 // when the message was pushed, in Unix ms
 	delivered  int64 // when its last lease began, in Unix ms
@@ -88,8 +90,8 @@ func (m *message) delivery(now instant) punctual.Delivery {
 	}
 }
 
-// add stores a live message whose ID no stored message has. If the ID is that of a finished message, it is not remembered any
-// more.
+// add stores a live message whose ID no stored message has. If the ID is that of a finished
+// message, it is not remembered any more.
 func (t *topic) add(m *message) {
 	t.remembered.forget(m.id)
 	t.messages[m.id] = m
@@ -103,8 +105,9 @@ func (t *topic) remove(m *message) {
 	byTime.Remove(m.queue, m)
 }
 
-// apply carries out a decision about a message of the topic. Package lifecycle has changed the fields of m.Message already. apply
-// adds the failure to the history, moves or removes the message, and adds the event if the topic tells of it.
+// apply carries out a decision about a message of the topic. Package lifecycle has changed the
+// fields of m.Message already. apply adds the failure to the history, moves or removes the message,
+// and adds the event if the topic tells of it.
 func (s *Store) apply(t *topic, m *message, d lifecycle.Decision, now instant) {
 	if d.Failed {
 		m.failures = storekit.AddFailure(m.failures, d.Failure)
@@ -136,7 +139,8 @@ func (m *message) moveTo(queue *[]*message) {
 	byTime.Push(m.queue, m)
 }
 
-// byTime orders the queues of a topic by time, and messages with equal times by the order of their pushes.
+// byTime orders the queues of a topic by time, and messages with equal times by the order of their
+// pushes.
 var byTime = heap.Order[*message]{
 	Before: func(a, b *message) bool {
 		x, y := a.At(), b.At()

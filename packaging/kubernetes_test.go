@@ -52,8 +52,8 @@ func objects(t *testing.T, name, text string) map[string]object {
 	return out
 }
 
-// serves fails the test unless the one container of an object runs serve with variables that serve knows, mounts all volumes of the object and
-// no others, and has enough time to end.
+// serves fails the test unless the one container of an object runs serve with variables that serve
+// knows, mounts all volumes of the object and no others, and has enough time to end.
 func serves(t *testing.T, command string, o object) {
 	t.Helper()
 	pod := o.Spec.Template.Spec
@@ -112,7 +112,8 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The chart is rendered with text/template and the functions of Helm that its template uses. packaging/cluster renders it with Helm itself.
+// The chart is rendered with text/template and the functions of Helm that its template uses.
+// packaging/cluster renders it with Helm itself.
 func TestChart(t *testing.T) {
 	command := punctualBinary(t)
 	for _, c := range []struct {
@@ -170,7 +171,8 @@ func TestChartOfTheDocuments(t *testing.T) {
 	}
 }
 
-// rendered returns the template of the chart, rendered with the values of the chart and those given, which take precedence.
+// rendered returns the template of the chart, rendered with the values of the chart and those
+// given, which take precedence.
 func rendered(t *testing.T, given string) (string, error) {
 	t.Helper()
 	values := make(map[string]any)

@@ -25,7 +25,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// recorder is a prometheus.Registerer that notes the metrics that are registered, with their labels, whether they have series or not.
+// recorder is a prometheus.Registerer that notes the metrics that are registered, with their
+// labels, whether they have series or not.
 type recorder struct {
 	t       *testing.T
 	metrics map[string][]string
@@ -60,7 +61,8 @@ func (r *recorder) Register(c prometheus.Collector) error {
 func (r *recorder) MustRegister(...prometheus.Collector) { r.t.Fatal("not used") }
 func (r *recorder) Unregister(prometheus.Collector) bool { return false }
 
-// metrics returns the names of the metrics that Punctual itself defines, each with the names of its labels.
+// metrics returns the names of the metrics that Punctual itself defines, each with the names of its
+// labels.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	r := &recorder{t, make(map[string][]string)}
@@ -98,7 +100,8 @@ func codes() (all []string) {
 	return all
 }
 
-// checkQuery parses a query as Prometheus does. Its metrics must be known, with the labels and values that it names.
+// checkQuery parses a query as Prometheus does. Its metrics must be known, with the labels and
+// values that it names.
 func checkQuery(t *testing.T, where, query string, known map[string][]string) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
@@ -216,7 +219,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// checkTemplate expands the text of an annotation as Prometheus does, with $labels and $value of the variables that Prometheus defines.
+// checkTemplate expands the text of an annotation as Prometheus does, with $labels and $value of
+// the variables that Prometheus defines.
 func checkTemplate(text string) error {
 	show := func(v any) string { return fmt.Sprint(v) }
 	functions := template.FuncMap{"humanize": show, "humanize1024": show, "humanizeDuration": show, "humanizePercentage": show}
@@ -317,8 +321,9 @@ func punctualBinary(t *testing.T) string {
 	return path
 }
 
-// printsConfig runs "serve --print-config" and returns its output. The command refuses flags and keys that do not exist, and variables whose
-// names are nearly those of known ones. It says for each value where the value comes from.
+// printsConfig runs "serve --print-config" and returns its output. The command refuses flags and
+// keys that do not exist, and variables whose names are nearly those of known ones. It says for
+// each value where the value comes from.
 func printsConfig(t *testing.T, punctual string, args, env []string) string {
 	t.Helper()
 	c := exec.Command(punctual, append([]string{"serve", "--print-config"}, args...)...)
@@ -382,7 +387,8 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// TestUnitBoundsMemory: the unit bounds the memory of the server, and has Go's runtime collect garbage before that bound is reached.
+// TestUnitBoundsMemory: the unit bounds the memory of the server, and has Go's runtime collect
+// garbage before that bound is reached.
 func TestUnitBoundsMemory(t *testing.T) {
 	text, err := os.ReadFile("systemd/punctual.service")
 	if err != nil {
@@ -407,7 +413,8 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Skip("NOT TESTED: the units of systemd; there is no systemd-analyze here")
 	}
-	// The unit names a binary that is not installed here, so the test verifies it with another one in its place.
+	// The unit names a binary that is not installed here, so the test verifies it with another one
+	// in its place.
 	dir := t.TempDir()
 	for _, name := range []string{"punctual.service", "punctual.socket"} {
 		text, err := os.ReadFile(filepath.Join("systemd", name))
@@ -425,8 +432,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestDockerfile: the files of the repository that the Dockerfile names exist, it builds with the Go of go.mod, and the image is made from
-// scratch and runs as a user that is not root.
+// TestDockerfile: the files of the repository that the Dockerfile names exist, it builds with the
+// Go of go.mod, and the image is made from scratch and runs as a user that is not root.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("docker/Dockerfile")
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// ackPath is how acks of a topic begin. The statement of a path leaves what it cannot do, and a transaction then carries that out
-// (settleAny). So a path that does not fit costs time and nothing else.
+// ackPath is how acks of a topic begin. The statement of a path leaves what it cannot do, and a
+// transaction then carries that out (settleAny). So a path that does not fit costs time and nothing
+// else.
 type ackPath uint8
 
 const (
@@ -18,8 +19,8 @@ const (
 	ackTells                  // by a transaction, because the topic tells of acks
 )
 
-// ackPaths remembers the paths of topics as this process has learned them last: by claims, by transactions that lock messages, and by
-// acks.
+// ackPaths remembers the paths of topics as this process has learned them last: by claims, by
+// transactions that lock messages, and by acks.
 type ackPaths struct {
 	known atomic.Pointer[map[string]ackPath] // without topics of path ackRemoves; nil at first; the map that it points to never changes
 	mu    sync.Mutex                         // held by whoever stores another map
@@ -45,8 +46,9 @@ func pathOf(set *punctual.Settings) ackPath {
 	return ackRemoves
 }
 
-// learn takes in the path that the settings of a topic ask for. If that is ackRemoves, single messages may still need ackKeeps (see
-// keeps), so a topic of that path stays there until an ack has found nothing to keep.
+// learn takes in the path that the settings of a topic ask for. If that is ackRemoves, single
+// messages may still need ackKeeps (see keeps), so a topic of that path stays there until an ack
+// has found nothing to keep.
 func (p *ackPaths) learn(topic string, path ackPath) {
 	if path == ackRemoves && p.of(topic) == ackKeeps {
 		return
@@ -54,14 +56,16 @@ func (p *ackPaths) learn(topic string, path ackPath) {
 	p.set(topic, path)
 }
 
-// keeps takes in that a message of the topic was or will be remembered, whatever the topic's settings are.
+// keeps takes in that a message of the topic was or will be remembered, whatever the topic's
+// settings are.
 func (p *ackPaths) keeps(topic string) {
 	if p.of(topic) == ackRemoves {
 		p.set(topic, ackKeeps)
 	}
 }
 
-// keepsNot takes in that an ack by ack_keep.sql has removed all its messages and found nothing to keep.
+// keepsNot takes in that an ack by ack_keep.sql has removed all its messages and found nothing to
+// keep.
 func (p *ackPaths) keepsNot(topic string) {
 	if p.of(topic) == ackKeeps {
 		p.set(topic, ackRemoves)

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// P7: what stays of an acked message does not depend on the path by which its ack begins. The store remembers that path for each topic, and
-// what it remembers may be out of date.
+// P7: what stays of an acked message does not depend on the path by which its ack begins. The store
+// remembers that path for each topic, and what it remembers may be out of date.
 func TestAcksByEachPath(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -64,8 +64,8 @@ func TestAcksByEachPath(t *testing.T) {
 	wantNoProblem(t, s)
 }
 
-// The path that a store remembers for a topic follows the topic's settings and its messages, and goes back to ackRemoves where nothing is to
-// be kept any more.
+// The path that a store remembers for a topic follows the topic's settings and its messages, and
+// goes back to ackRemoves where nothing is to be kept any more.
 func TestAckPaths(t *testing.T) {
 	var p ackPaths
 	step := func(what string, do func(), want ackPath) {

@@ -11,8 +11,9 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
-// An ack does not wait for the disk. A server that stops at once may take it back, and the message is there again with
-// its lease. It stays done where somebody got the answer that it is gone, and where its ID is remembered.
+// An ack does not wait for the disk. A server that stops at once may take it back, and the message
+// is there again with its lease. It stays done where somebody got the answer that it is gone, and
+// where its ID is remembered.
 func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "wal_writer_delay=10s")
@@ -151,8 +152,8 @@ func settleAll(t *testing.T, s *Store, ds ...punctual.Delivery) []error {
 	return errs
 }
 
-// An ack of a message that somebody moves has to be tried again, and then finishes the message where it is. Each ack of a batch has its own
-// answer.
+// An ack of a message that somebody moves has to be tried again, and then finishes the message
+// where it is. Each ack of a batch has its own answer.
 func TestAckOfAMessageThatMoves(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -181,8 +182,8 @@ func TestAckOfAMessageThatMoves(t *testing.T) {
 	}
 }
 
-// P13: an answer that says that something is gone, or how much there is, waits until the acks that it may rest on are durable. Those
-// have not waited for the disk by themselves.
+// P13: an answer that says that something is gone, or how much there is, waits until the acks that
+// it may rest on are durable. Those have not waited for the disk by themselves.
 func TestAnswersWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "wal_writer_delay=10s", "autovacuum=off")
@@ -261,8 +262,9 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// P14: a caller's transaction holds one of the messages that a call settles. The others are settled, and the answer for the one that is
-// held is definite. The next call settles it once the transaction is over.
+// P14: a caller's transaction holds one of the messages that a call settles. The others are
+// settled, and the answer for the one that is held is definite. The next call settles it once the
+// transaction is over.
 func TestSettleBesideAHeldMessage(t *testing.T) {
 	t.Parallel()
 	const all = 20
@@ -318,7 +320,8 @@ func TestSettleBesideAHeldMessage(t *testing.T) {
 	}
 }
 
-// P4: a settlement under a token that is not the current one gets ErrLeaseLost, and not ErrOverloaded, also while somebody holds the message.
+// P4: a settlement under a token that is not the current one gets ErrLeaseLost, and not
+// ErrOverloaded, also while somebody holds the message.
 func TestStaleTokenOfAHeldMessage(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})

@@ -24,7 +24,8 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	})
 }
 
-// amendOwn amends messages in a transaction of the store's own, which waits for the lock of each message no longer than lockWait.
+// amendOwn amends messages in a transaction of the store's own, which waits for the lock of each
+// message no longer than lockWait.
 func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	var write *changes
@@ -84,7 +85,8 @@ func (c *amending) amend(l *locked, part []int) *changes {
 	return write
 }
 
-// decide adds to write what becomes of the message that an amendment names, and returns the answer to the amendment.
+// decide adds to write what becomes of the message that an amendment names, and returns the answer
+// to the amendment.
 func (c *amending) decide(i int, l *locked, write *changes) punctual.Amended {
 	a := &c.as[i]
 	due, err := lifecycle.AmendDue(a, time.UnixMicro(l.micros))

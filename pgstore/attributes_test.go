@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Attributes of a newer program survive a retry, and those of a program without blocks are read from their column. What is no block is an
-// error and found by Check. A push that replaces the message takes its attributes away.
+// Attributes of a newer program survive a retry, and those of a program without blocks are read
+// from their column. What is no block is an error and found by Check. A push that replaces the
+// message takes its attributes away.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)

@@ -13,12 +13,15 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
-// BenchmarkLife pushes, claims and acks messages of 200 bytes that are due, so many at a time, through one connection. Beside the
-// time it reports what the server spends on each of the three, in microseconds of CPU for a message, what a life writes to the log
-// in bytes, and which share of the updates made no new index entry (hot). The time of a machine that others use says little, the server's
-// CPU more, and the CPU of the connection's backend alone most; of the latter it reports the lower quartile of the calls (backend).
+// BenchmarkLife pushes, claims and acks messages of 200 bytes that are due, so many at a time,
+// through one connection. Beside the time it reports what the server spends on each of the three,
+// in microseconds of CPU for a message, what a life writes to the log in bytes, and which share of
+// the updates made no new index entry (hot). The time of a machine that others use says little, the
+// server's CPU more, and the CPU of the connection's backend alone most; of the latter it reports
+// the lower quartile of the calls (backend).
 //
-// The variants: "held" has 5,000 leases under way, and "named" gives the messages IDs of its own in no order, as an application does.
+// The variants: "held" has 5,000 leases under way, and "named" gives the messages IDs of its own in
+// no order, as an application does.
 func BenchmarkLife(b *testing.B) {
 	for _, batch := range []int{1, 100, 1000} {
 		for _, v := range []struct {
@@ -102,7 +105,8 @@ func (l *benchedLife) round() {
 	l.spend(2, func() { l.ack(ds) })
 }
 
-// spend calls f and counts the CPU that the server took meanwhile, and that of the connection's backend.
+// spend calls f and counts the CPU that the server took meanwhile, and that of the connection's
+// backend.
 func (l *benchedLife) spend(of int, f func()) {
 	before, backend := l.cpu(), l.backendCPU()
 	f()
@@ -110,8 +114,8 @@ func (l *benchedLife) spend(of int, f func()) {
 	l.spent[of] += l.cpu() - before
 }
 
-// backendCPU returns the processor time of the connection's backend, in nanoseconds. The backend may still be at work for a moment after
-// its answer, which then counts for the next call.
+// backendCPU returns the processor time of the connection's backend, in nanoseconds. The backend
+// may still be at work for a moment after its answer, which then counts for the next call.
 func (l *benchedLife) backendCPU() time.Duration {
 	var ns int64
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", l.backend))

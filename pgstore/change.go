@@ -8,12 +8,14 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amendments, pushes of an ID that is in use, and the settlements that ack.sql and ack_keep.sql do not carry out go the same way: a
-// transaction locks the messages and reads their facts, storekit/lifecycle decides what becomes of each, and the transaction writes
-// that. The same holds for the messages that a claim ends in a topic that tells of it. All other changes of messages are made by
-// statements that decide in SQL.
+// Amendments, pushes of an ID that is in use, and the settlements that ack.sql and ack_keep.sql do
+// not carry out go the same way: a transaction locks the messages and reads their facts,
+// storekit/lifecycle decides what becomes of each, and the transaction writes that. The same holds
+// for the messages that a claim ends in a topic that tells of it. All other changes of messages are
+// made by statements that decide in SQL.
 
-// locked is the messages of a part that a transaction has locked, with the settings of their topics and the time of the change.
+// locked is the messages of a part that a transaction has locked, with the settings of their topics
+// and the time of the change.
 type locked struct {
 	micros   int64 // the store's clock, read when all locks were held
 	now      int64 // the same in ms
@@ -26,14 +28,14 @@ func (s *Store) newLocked() *locked {
 	return &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
 }
 
-// lockNames locks the messages of a part by lock.sql. x holds the statements that come before, such as the one that keeps topics from
-// being deleted.
+// lockNames locks the messages of a part by lock.sql. x holds the statements that come before, such
+// as the one that keeps topics from being deleted.
 func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
 	return s.lockBy(ctx, to, "lock", x, part, nameOf, nil)
 }
 
-// lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds statements that follow that one in
-// the same step.
+// lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds
+// statements that follow that one in the same step.
 func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
 	l := s.newLocked()
 	topics, ids := make([]string, len(part)), make([]string, len(part))
@@ -55,7 +57,8 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	if err := to.send(ctx, x); err != nil {
 		return l, err
 	}
-	// The deletion of a topic does not wait for locks of its messages, so a message without a topic counts as deleted.
+	// The deletion of a topic does not wait for locks of its messages, so a message without a topic
+	// counts as deleted.
 	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
@@ -76,8 +79,8 @@ func (l *locked) readSettings(rows scanner) error {
 	return err
 }
 
-// changes collects what becomes of locked messages and of follow-ups, for the statements update.sql, save_finished.sql, remove.sql,
-// remember.sql and replace.sql, and the events of that.
+// changes collects what becomes of locked messages and of follow-ups, for the statements
+// update.sql, save_finished.sql, remove.sql, remember.sql and replace.sql, and the events of that.
 type changes struct {
 	s          *Store
 	updated    []*row
@@ -98,7 +101,8 @@ type changes struct {
 
 func (s *Store) changes() *changes { return &changes{s: s} }
 
-// apply collects what was decided about a message. The facts in r are those after the decision. r may be nil if d.To is Stay.
+// apply collects what was decided about a message. The facts in r are those after the decision. r
+// may be nil if d.To is Stay.
 func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, now int64) {
 	if d.To == lifecycle.Stay {
 		return
@@ -135,7 +139,8 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 	}
 }
 
-// step returns the step that writes the changes, without the events and the follow-ups whose IDs are free.
+// step returns the step that writes the changes, without the events and the follow-ups whose IDs
+// are free.
 func (c *changes) step() *step {
 	x := c.s.step()
 	if len(c.updated) > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// claimBytes bounds the bodies of one claim, over all its topics. The first body that a run of claim.sql reads may go beyond it, which ends
-// the claim.
+// claimBytes bounds the bodies of one claim, over all its topics. The first body that a run of
+// claim.sql reads may go beyond it, which ends the claim.
 const claimBytes = 16 << 20
 
 // Claim leases due messages; see punctual.Store.
@@ -29,8 +29,9 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	})
 }
 
-// claimAside claims what is due. When ctx ends it still waits for the answer for answerGrace, because a connection that broke at once would
-// leave leases that nobody holds. When the answer to a change does not come, the error is ErrIndeterminate beside the context's.
+// claimAside claims what is due. When ctx ends it still waits for the answer for answerGrace,
+// because a connection that broke at once would leave leases that nobody holds. When the answer to
+// a change does not come, the error is ErrIndeterminate beside the context's.
 func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	aside, end := outliving(ctx)
 	defer end()
@@ -44,12 +45,15 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 	return nil, ctx.Err()
 }
 
-// claimDue leases what is due, up to c.Max. An error after the first lease ends the claim early, and stillHeld says what is returned.
+// claimDue leases what is due, up to c.Max. An error after the first lease ends the claim early,
+// and stillHeld says what is returned.
 //
-// A claim that waits reads from the scan starts. One that does not wait has to find all that is due, whoever has put it there a moment ago,
-// so it reads whole topics. While there is a backlog it first reads from the scan starts: as long as that fills the claim, a held snapshot
-// does not make each claim dearer than the last one. A Worker claims in this way ahead of its free slots. While a whole reading takes longer
-// than wholeLimit, it leaves what is before the scan starts to the polls.
+// A claim that waits reads from the scan starts. One that does not wait has to find all that is
+// due, whoever has put it there a moment ago, so it reads whole topics. While there is a backlog it
+// first reads from the scan starts: as long as that fills the claim, a held snapshot does not make
+// each claim dearer than the last one. A Worker claims in this way ahead of its free slots. While a
+// whole reading takes longer than wholeLimit, it leaves what is before the scan starts to the
+// polls.
 func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	found := []punctual.Delivery{}
 	room := int64(claimBytes)
@@ -73,8 +77,9 @@ func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	return s.stillHeld(ctx, found, begun, err)
 }
 
-// claimFrom leases what is due until found has c.Max deliveries, from the scan starts of the topics on or over the whole topics. It stops
-// early and returns full when the claim has no room for the next message.
+// claimFrom leases what is due until found has c.Max deliveries, from the scan starts of the topics
+// on or over the whole topics. It stops early and returns full when the claim has no room for the
+// next message.
 func (s *Store) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart bool, found *[]punctual.Delivery, room *int64) (full bool, err error) {
 	topics, err := s.dueTopics(ctx, c, fromScanStart)
 	if err != nil {
@@ -98,8 +103,8 @@ func (s *Store) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart b
 	return false, nil
 }
 
-// countOf returns how many of ds are of the topic. A claim that names a topic twice may hold messages of it already when it comes
-// to it again.
+// countOf returns how many of ds are of the topic. A claim that names a topic twice may hold
+// messages of it already when it comes to it again.
 func countOf(ds []punctual.Delivery, topic string) (n int) {
 	for i := range ds {
 		if ds[i].Topic == topic {
@@ -109,8 +114,9 @@ func countOf(ds []punctual.Delivery, topic string) (n int) {
 	return n
 }
 
-// dueTopics returns those of several topics that have something due, in the order given. A single topic is returned unread, because
-// claim.sql finds out by itself whether it has something due. So is the only one that has to be read.
+// dueTopics returns those of several topics that have something due, in the order given. A single
+// topic is returned unread, because claim.sql finds out by itself whether it has something due. So
+// is the only one that has to be read.
 func (s *Store) dueTopics(ctx context.Context, c punctual.Claim, fromScanStart bool) ([]string, error) {
 	if len(c.Topics) == 1 {
 		return c.Topics, nil
@@ -134,8 +140,9 @@ func (s *Store) dueTopics(ctx context.Context, c punctual.Claim, fromScanStart b
 	}), nil
 }
 
-// nextDue reads the next due time of each topic, which is when a message of it next needs attention, and the clock, all in ms. If limited,
-// a reading from far back that takes longer than wholeLimit is errStatementTimeout.
+// nextDue reads the next due time of each topic, which is when a message of it next needs
+// attention, and the clock, all in ms. If limited, a reading from far back that takes longer than
+// wholeLimit is errStatementTimeout.
 func (s *Store) nextDue(ctx context.Context, seen map[string]readState, limited bool) (now int64, next map[string]int64, err error) {
 	topics, starts := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
 	for i, topic := range topics {
@@ -191,8 +198,8 @@ func (s *Store) limit(limited bool) *step {
 	return x
 }
 
-// nextDueOf returns when to read a topic again, in ms, by an answer that was given at micros: when its next message is due, or, if next is
-// nil, just after the scanAhead that the answer covers.
+// nextDueOf returns when to read a topic again, in ms, by an answer that was given at micros: when
+// its next message is due, or, if next is nil, just after the scanAhead that the answer covers.
 func nextDueOf(next *int64, micros int64) int64 {
 	if next == nil {
 		return micros/1000 + scanAhead.Milliseconds() + 1
@@ -200,11 +207,12 @@ func nextDueOf(next *int64, micros int64) int64 {
 	return *next
 }
 
-// earlyTime is how long a claim reads the early spans of a topic before it reads from the scan start.
+// earlyTime is how long a claim reads the early spans of a topic before it reads from the scan
+// start.
 const earlyTime = 50 * time.Millisecond
 
-// claimTopic leases up to n messages of a topic, and subtracts their bytes from room. It stops early and returns full when the claim has no
-// room for the next message.
+// claimTopic leases up to n messages of a topic, and subtracts their bytes from room. It stops
+// early and returns full when the claim has no room for the next message.
 func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
 	for begun := time.Now(); n > 0; {
 		limit := min(n, partItems)
@@ -234,7 +242,8 @@ func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, 
 	return found, false, nil
 }
 
-// claimEarly is claimSome for a part of what is before the scan start; early is false where there is none.
+// claimEarly is claimSome for a part of what is before the scan start; early is false where there
+// is none.
 func (s *Store) claimEarly(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (got *claimed, early bool, err error) {
 	part, ok := s.waits.takeEarly(topic)
 	if !ok {
@@ -298,7 +307,8 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, f
 // paused reports whether the topic is paused, or there is none.
 func (g *claimed) paused() bool { return g.ack == nil }
 
-// sort brings what was claimed into the order of claims, because the server returns it in no order, and sets the ends of the leases.
+// sort brings what was claimed into the order of claims, because the server returns it in no order,
+// and sets the ends of the leases.
 func (g *claimed) sort() {
 	slices.SortFunc(g.ds, func(a, b punctual.Delivery) int {
 		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
@@ -308,9 +318,9 @@ func (g *claimed) sort() {
 	}
 }
 
-// claimSpan runs claim.sql once, and ends what that has found undeliverable. A message that cannot be read keeps its lease until that runs
-// out, and is dead when its attempts are used up. So it holds up no other message. If limited, the claim is errStatementTimeout after
-// wholeLimit.
+// claimSpan runs claim.sql once, and ends what that has found undeliverable. A message that cannot
+// be read keeps its lease until that runs out, and is dead when its attempts are used up. So it
+// holds up no other message. If limited, the claim is errStatementTimeout after wholeLimit.
 func (s *Store) claimSpan(ctx context.Context, c punctual.Claim, topic string, in span, limit int, room int64, limited bool) (*claimed, error) {
 	var length *int64
 	if c.Lease > 0 {
@@ -338,18 +348,20 @@ func (s *Store) claimSpan(ctx context.Context, c punctual.Claim, topic string, i
 	return got, nil
 }
 
-// scanBack is how far a reading leaves the scan start behind the clock at least, because the pushes of the last moments may not be
-// committed yet.
+// scanBack is how far a reading leaves the scan start behind the clock at least, because the pushes
+// of the last moments may not be committed yet.
 const scanBack = 2 * time.Second
 
-// farBack is how far before the latest one possible a scan start may be for a statement to read from there without wholeLimit.
+// farBack is how far before the latest one possible a scan start may be for a statement to read
+// from there without wholeLimit.
 const farBack = 10 * time.Second
 
 func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 
-// scanStart returns the next scan start of the topic, before which the claim has left no message that it could see. A claim leases all
-// messages that it reads, unless they have too many bytes in all or some are undeliverable; then the scan start stays at from. LeaseUntil of
-// a delivery is here still the place of the message in its topic, as scan has set it.
+// scanStart returns the next scan start of the topic, before which the claim has left no message
+// that it could see. A claim leases all messages that it reads, unless they have too many bytes in
+// all or some are undeliverable; then the scan start stays at from. LeaseUntil of a delivery is
+// here still the place of the message in its topic, as scan has set it.
 func (g *claimed) scanStart(from int64) int64 {
 	switch {
 	case g.taken < g.seen || len(g.undeliverable) > 0:
@@ -381,8 +393,9 @@ func (s *Store) learnAcks(topic string, got *claimed) {
 // undeliverableAhead is how many messages undeliverable.sql reads.
 const undeliverableAhead = 200
 
-// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the claim has met nothing else, and limit is
-// less than undeliverableAhead, it also ends the undeliverable messages behind them.
+// endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the
+// claim has met nothing else, and limit is less than undeliverableAhead, it also ends the
+// undeliverable messages behind them.
 func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, in span) error {
 	ids := found.undeliverable
 	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
@@ -407,7 +420,8 @@ func distinctIDs(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// endMessages ends messages that a claim has found undeliverable: by end.sql, or by endAndTell if the topic tells of such ends.
+// endMessages ends messages that a claim has found undeliverable: by end.sql, or by endAndTell if
+// the topic tells of such ends.
 func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
 	var tells bool
 	err := s.write(ctx, func() *step {
@@ -446,8 +460,8 @@ func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) erro
 	return err
 }
 
-// scan reads a row of claim.sql. It puts the place of the message in its topic into LeaseUntil, by which claimSome sorts the messages
-// before it sets the end of the lease.
+// scan reads a row of claim.sql. It puts the place of the message in its topic into LeaseUntil, by
+// which claimSome sorts the messages before it sets the end of the lease.
 func (g *claimed) scan(rows scanner, topic string) error {
 	var id *string
 	var place, due, first, created, expires *int64
@@ -484,8 +498,8 @@ func (g *claimed) scan(rows scanner, topic string) error {
 	return nil
 }
 
-// stillHeld returns the answer of a claim: the messages whose leases hold still, or, if there is none, broke, the error that has ended the
-// claim.
+// stillHeld returns the answer of a claim: the messages whose leases hold still, or, if there is
+// none, broke, the error that has ended the claim.
 func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun time.Time, broke error) ([]punctual.Delivery, error) {
 	if errors.Is(broke, punctual.ErrIndeterminate) && s.opt.gaveBack != nil {
 		s.opt.gaveBack(ctx, nil)
@@ -497,8 +511,8 @@ func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun 
 	return held, nil
 }
 
-// withoutLapsed gives back the messages whose leases may have run out by now, because the answer was long under way or the process was
-// paused. It returns the others.
+// withoutLapsed gives back the messages whose leases may have run out by now, because the answer
+// was long under way or the process was paused. It returns the others.
 func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, begun time.Time) []punctual.Delivery {
 	if len(found) == 0 {
 		return found
@@ -522,8 +536,8 @@ func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, be
 	return held
 }
 
-// giveBack releases leases that no caller of Claim learns of, so that their attempts do not count. A lease that cannot be given back runs
-// out.
+// giveBack releases leases that no caller of Claim learns of, so that their attempts do not count.
+// A lease that cannot be given back runs out.
 func (s *Store) giveBack(ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return

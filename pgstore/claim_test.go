@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P10: the bodies of a claim are bounded over all its topics, and what it leaves is there for the next claim at once.
+// P10: the bodies of a claim are bounded over all its topics, and what it leaves is there for the
+// next claim at once.
 func TestBytesOfAClaim(t *testing.T) {
 	t.Parallel()
 	const each, body = 5, claimBytes / 8
@@ -57,8 +58,9 @@ func TestBytesOfAClaim(t *testing.T) {
 	}
 }
 
-// P12: claims of any size, with a wait and without, bring the earliest due first and equal ones by ID. The order of the rows in the table
-// does not matter. A message that was given back stands where its time is.
+// P12: claims of any size, with a wait and without, bring the earliest due first and equal ones by
+// ID. The order of the rows in the table does not matter. A message that was given back stands
+// where its time is.
 func TestOrderOfClaims(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -101,7 +103,8 @@ func TestOrderOfClaims(t *testing.T) {
 	}
 }
 
-// P5: a cancel and a reschedule that wait for a claim of the same message find it leased. The cancel is definite: no attempt follows.
+// P5: a cancel and a reschedule that wait for a claim of the same message find it leased. The
+// cancel is definite: no attempt follows.
 func TestCancelBehindAClaim(t *testing.T) {
 	t.Parallel()
 	for change, delay := range map[punctual.Change]time.Duration{punctual.ChangeCancel: 0, punctual.ChangeReschedule: time.Hour} {
@@ -144,8 +147,9 @@ func TestCancelBehindAClaim(t *testing.T) {
 	}
 }
 
-// P5, P2: while a cancel or a reschedule is open in a caller's transaction claims pass by the message. Behind its commit no claim finds
-// the message, or none before its new time; behind a rollback the next one does.
+// P5, P2: while a cancel or a reschedule is open in a caller's transaction claims pass by the
+// message. Behind its commit no claim finds the message, or none before its new time; behind a
+// rollback the next one does.
 func TestClaimBesideAChange(t *testing.T) {
 	t.Parallel()
 	for change, delay := range map[punctual.Change]time.Duration{punctual.ChangeCancel: 0, punctual.ChangeReschedule: time.Hour} {
@@ -169,8 +173,9 @@ func TestClaimBesideAChange(t *testing.T) {
 	}
 }
 
-// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes far fewer than 1,000 round trips. A claim takes a
-// connection from the pool for each step, so the pool's count of that is the number of round trips.
+// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes far fewer
+// than 1,000 round trips. A claim takes a connection from the pool for each step, so the pool's
+// count of that is the number of round trips.
 func TestExpiredEndInBatches(t *testing.T) {
 	t.Parallel()
 	const expired = 1000
@@ -200,7 +205,8 @@ func TestExpiredEndInBatches(t *testing.T) {
 	}
 }
 
-// TestLaterExpiredStay: a claim does not end the expired messages behind the one that it delivers, because it has not come to them.
+// TestLaterExpiredStay: a claim does not end the expired messages behind the one that it delivers,
+// because it has not come to them.
 func TestLaterExpiredStay(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
@@ -222,8 +228,8 @@ func TestLaterExpiredStay(t *testing.T) {
 	}
 }
 
-// A claim that meets nothing but messages that must not be delivered ends those behind them, too, up to the first one that it may
-// lease. One that has found a message leaves what is behind it.
+// A claim that meets nothing but messages that must not be delivered ends those behind them, too,
+// up to the first one that it may lease. One that has found a message leaves what is behind it.
 func TestClaimBehindUndeliverable(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))

@@ -7,9 +7,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// clock is what this process knows of the store's clock, which is that of the server (P8). Statements are given the latest
-// time that this process has heard, so that nobody here sees the clock run backwards. Between two answers the process measures by the
-// machine's clock how much time has passed: it sleeps by that, and puts such a guess into new IDs. The server alone decides what is due.
+// clock is what this process knows of the store's clock, which is that of the server (P8).
+// Statements are given the latest time that this process has heard, so that nobody here sees the
+// clock run backwards. Between two answers the process measures by the machine's clock how much
+// time has passed: it sleeps by that, and puts such a guess into new IDs. The server alone decides
+// what is due.
 type clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake storekit.Clock
@@ -21,14 +23,16 @@ type clock struct {
 	heard  time.Time // guarded by mu: when that answer came, by the machine's clock
 	stored int64     // guarded by mu: the latest time that the table store was known to hold on the server's timeline, in µs
 
-	// stepped is what the clock said when this process learned of the last step, in µs, and steppedAt when that was. Guarded by mu.
+	// stepped is what the clock said when this process learned of the last step, in µs, and
+	// steppedAt when that was. Guarded by mu.
 	stepped   int64
 	steppedAt time.Time
 
 	rule storekit.StepRule // the goroutine of watch alone uses it
 }
 
-// freshFor is how long an answer's time is preferred to that of a later one which took longer to arrive.
+// freshFor is how long an answer's time is preferred to that of a later one which took longer to
+// arrive.
 const freshFor = 10 * time.Second
 
 // args returns the first two arguments of every statement that reads the clock.
@@ -39,7 +43,8 @@ func (c *clock) args() (latest []int64, fake *int64) {
 	return latest, c.fakeMicros()
 }
 
-// fakeMicros returns the time of a test, rounded up to µs, but not into the next millisecond; nil where the server's clock counts.
+// fakeMicros returns the time of a test, rounded up to µs, but not into the next millisecond; nil
+// where the server's clock counts.
 func (c *clock) fakeMicros() *int64 {
 	if c.fake == nil {
 		return nil
@@ -62,7 +67,8 @@ func (c *clock) hear(micros int64) {
 		return
 	}
 	c.latest = max(c.latest, micros)
-	// Guesses count from the answer that came back fastest, because that one is the most exact. By it the clock is furthest ahead.
+	// Guesses count from the answer that came back fastest, because that one is the most exact. By
+	// it the clock is furthest ahead.
 	if micros >= c.answer+here.Sub(c.heard).Microseconds() || here.Sub(c.heard) > freshFor {
 		c.answer, c.heard = micros, here
 	}
@@ -88,8 +94,9 @@ func (c *clock) guess() int64 {
 // longestSleep bounds a sleep; whoever wakes looks at the clock again.
 const longestSleep = time.Hour
 
-// after returns a channel that receives when the store's clock has probably reached a time, in ms, or after longestSleep, and what ends the
-// wait early. With the clock of a test longestSleep does not count.
+// after returns a channel that receives when the store's clock has probably reached a time, in ms,
+// or after longestSleep, and what ends the wait early. With the clock of a test longestSleep does
+// not count.
 func (c *clock) after(ms int64) (<-chan time.Time, func()) {
 	if c.fake != nil {
 		return c.fake.After(time.UnixMilli(ms))
@@ -102,8 +109,9 @@ func (c *clock) after(ms int64) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// kept records how far the clock is in the table store, as it was read or written, in µs, and after how many steps. After a step that
-// this process did not know of, nothing counts that it has heard before.
+// kept records how far the clock is in the table store, as it was read or written, in µs, and after
+// how many steps. After a step that this process did not know of, nothing counts that it has heard
+// before.
 func (c *clock) kept(micros, steps int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +122,8 @@ func (c *clock) kept(micros, steps int64) {
 	c.latest, c.stored = max(c.latest, micros), max(c.stored, micros)
 }
 
-// wrote records that this process has written the time down in the table store, unless the clock has stepped since.
+// wrote records that this process has written the time down in the table store, unless the clock
+// has stepped since.
 func (c *clock) wrote(micros, steps int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,14 +140,16 @@ func (c *clock) here() time.Time {
 	return time.Now()
 }
 
-// forgetKept forgets how far the clock was in the table store, because the server that has taken over may not know of that.
+// forgetKept forgets how far the clock was in the table store, because the server that has taken
+// over may not know of that.
 func (c *clock) forgetKept() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stored = 0
 }
 
-// keptMicros returns the latest time that the table store was known to hold on the server's timeline, in µs.
+// keptMicros returns the latest time that the table store was known to hold on the server's
+// timeline, in µs.
 func (c *clock) keptMicros() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,22 +9,26 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// How the store follows a server's clock that was set back (P8). The goroutine of watch of every process compares the clocks each second.
-// When the server's has been far behind for long enough (storekit.StepRule), it steps the store's clock in one transaction, which counts
-// the step in the table clock_step. Every statement is given the latest time that its process has heard and the step after which that was,
-// so that a time from before the last step counts for nothing (clock.sql). The others learn of the step when they read the table store,
-// within a second.
+// How the store follows a server's clock that was set back (P8). The goroutine of watch of every
+// process compares the clocks each second. When the server's has been far behind for long enough
+// (storekit.StepRule), it steps the store's clock in one transaction, which counts the step in the
+// table clock_step. Every statement is given the latest time that its process has heard and the
+// step after which that was, so that a time from before the last step counts for nothing
+// (clock.sql). The others learn of the step when they read the table store, within a second.
 //
-// A claim that went by the time before could take a lease that was given after the step. So the transaction waits for the claims under way,
-// and those that come later see the step (step_lock.sql). No other change depends on that, because what a settlement or a push of before
+// A claim that went by the time before could take a lease that was given after the step. So the
+// transaction waits for the claims under way, and those that come later see the step
+// (step_lock.sql). No other change depends on that, because what a settlement or a push of before
 // sets is found by its time in the future.
 //
-// Messages are carried over the step afterwards, by their topics and in the order of their times, in transactions of carryPage at most.
-// Whoever does that may stop at any place and begin again: a message that is carried over waits since a time that is past. The pass that
-// counts begins when no call is under way any more that began before the step.
+// Messages are carried over the step afterwards, by their topics and in the order of their times,
+// in transactions of carryPage at most. Whoever does that may stop at any place and begin again: a
+// message that is carried over waits since a time that is past. The pass that counts begins when no
+// call is under way any more that began before the step.
 
 const (
-	// stepLockWait is how long a step waits for the claims under way, while others wait behind it. The step is tried again each second.
+	// stepLockWait is how long a step waits for the claims under way, while others wait behind it.
+	// The step is tried again each second.
 	stepLockWait = 200 * time.Millisecond
 	// carryPage is how many messages are read, and carried over at most, at a time.
 	carryPage = 1000
@@ -45,7 +49,8 @@ func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
 	return call(ctx, s, "clock", "", nil, func() (storekit.ClockState, error) { return s.clockState(ctx) })
 }
 
-// StepClock implements storekit.ClockKeeper. It returns when the messages have been carried over the step.
+// StepClock implements storekit.ClockKeeper. It returns when the messages have been carried over
+// the step.
 func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	return call(ctx, s, "step the clock", "", nil, func() (storekit.ClockState, error) {
 		if _, err := s.tick(ctx); err != nil {
@@ -81,7 +86,8 @@ func (s *Store) clockState(ctx context.Context) (storekit.ClockState, error) {
 	return state, err
 }
 
-// stepClock steps the store's clock back to the server's, unless the server's is not behind or another process has done so.
+// stepClock steps the store's clock back to the server's, unless the server's is not behind or
+// another process has done so.
 func (s *Store) stepClock(ctx context.Context) (d clockSteps, stepped bool, err error) {
 	latest, fake := s.clock.args()
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
@@ -116,8 +122,8 @@ func (s *Store) followServer(ctx context.Context) error {
 	return nil
 }
 
-// carryOver begins to carry the messages over a step, unless that is under way, or this process has done so and it is too early for the
-// pass that counts. The goroutine of watch alone calls it.
+// carryOver begins to carry the messages over a step, unless that is under way, or this process has
+// done so and it is too early for the pass that counts. The goroutine of watch alone calls it.
 func (s *Store) carryOver(d clockSteps) {
 	early := s.clock.guess() < d.to+callTime.Microseconds()
 	if early && s.passed == d.steps || !s.carrying.CompareAndSwap(false, true) {
@@ -184,8 +190,9 @@ func (s *Store) carryTopic(ctx context.Context, topic string, d clockSteps) erro
 	return s.write(ctx, func() *step { return s.step().add("step_kept", s.writing(topic, over.From-over.To, d.steps), nil) })
 }
 
-// carryMessages carries messages over a step, as an amendment changes them: it locks them, decides and notifies those who wait. It changes
-// nothing after a later step, because the messages would move by the length of the wrong step.
+// carryMessages carries messages over a step, as an amendment changes them: it locks them, decides
+// and notifies those who wait. It changes nothing after a later step, because the messages would
+// move by the length of the wrong step.
 func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, d clockSteps) error {
 	if len(ids) == 0 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P2, P8: the clock of the store pauses while the server's is behind. What is pushed without a delay then is claimed at once, whatever
-// part of a millisecond the clock stands at.
+// P2, P8: the clock of the store pauses while the server's is behind. What is pushed without a
+// delay then is claimed at once, whatever part of a millisecond the clock stands at.
 func TestPushWhileTheClockStandsStill(t *testing.T) {
 	t.Parallel()
 	for _, part := range []time.Duration{0, time.Microsecond, 500 * time.Microsecond, 999 * time.Microsecond} {
@@ -35,8 +35,8 @@ func TestPushWhileTheClockStandsStill(t *testing.T) {
 	}
 }
 
-// P3, P8: two processes whose clocks pause, because the server's has stepped back, come to stand at the same time. Otherwise the one
-// that is ahead would see the leases of the other as over.
+// P3, P8: two processes whose clocks pause, because the server's has stepped back, come to stand at
+// the same time. Otherwise the one that is ahead would see the leases of the other as over.
 func TestClocksStandAtOneTime(t *testing.T) {
 	t.Parallel()
 	server := pgrig.StartShifted(t, "fsync=off")
@@ -50,7 +50,8 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	waitUntil(t, "both know the time that is written down", func() bool {
 		return one.clock.keptMicros() == stands && other.clock.keptMicros() == stands
 	})
-	// One hears of half a second more than the other. As long as the clock moves, that is too little to be written down.
+	// One hears of half a second more than the other. As long as the clock moves, that is too
+	// little to be written down.
 	ahead := stands + 500_000
 	one.clock.hear(ahead)
 	waitUntil(t, "both clocks stand at one time", func() bool {
@@ -63,8 +64,8 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	}
 }
 
-// P8: no process sees the clock behind what it has heard, or behind what another one has written down. That holds for Now, pushes, claims
-// and Get.
+// P8: no process sees the clock behind what it has heard, or behind what another one has written
+// down. That holds for Now, pushes, claims and Get.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -10,8 +10,8 @@ import (
 	callrig "github.com/punctualmq/punctual/internal/rigs/calls"
 )
 
-// Every method that takes a context refuses a closed store and an ended context before it checks anything else: the other
-// arguments here are zero values, many of which are refused otherwise.
+// Every method that takes a context refuses a closed store and an ended context before it checks
+// anything else: the other arguments here are zero values, many of which are refused otherwise.
 func TestMethodsRefuse(t *testing.T) {
 	pool := newPool(t, shared)
 	defer pool.Close()

@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestColumnsOfSettings: a column of the table topic that repeats a setting has the name of its row and gets the value of that setting, in
-// the statement that makes a topic and in the one that changes it. A setting without a column changes the JSON alone.
+// TestColumnsOfSettings: a column of the table topic that repeats a setting has the name of its row
+// and gets the value of that setting, in the statement that makes a topic and in the one that
+// changes it. A setting without a column changes the JSON alone.
 func TestColumnsOfSettings(t *testing.T) {
 	columns := columnsOf(t, "sql/topic_create.sql", `INSERT INTO punctual\.topic \(name, (.*)\)`, `\w+`)
 	if changed := columnsOf(t, "sql/topic_change.sql", `(?s)SET (.*)\nWHERE`, `\w+ =`); !slices.Equal(changed, columns) {
@@ -55,7 +56,8 @@ func TestColumnsOfSettings(t *testing.T) {
 	}
 }
 
-// columnsOf returns the columns that a statement names: each match of word in what the group of part matches in the file.
+// columnsOf returns the columns that a statement names: each match of word in what the group of
+// part matches in the file.
 func columnsOf(t *testing.T, file, part, word string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -32,15 +32,17 @@ func TestSlowRandomHistories(t *testing.T) {
 	random.Run(t, open, storetest.WithReopen(again))
 }
 
-// onePool opens stores on one pool, because a new connection costs the server more than most cases. The sessions of the pool have an
-// isolation level by default that breaks whatever does not say its own.
+// onePool opens stores on one pool, because a new connection costs the server more than most cases.
+// The sessions of the pool have an isolation level by default that breaks whatever does not say its
+// own.
 func onePool(t *testing.T) (storetest.Open, storetest.Reopen) {
 	pool := newPoolAt(t, shared, pgx.Serializable)
 	t.Cleanup(pool.Close)
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
 		t.Helper()
-		// A connection that listens costs the server more than most cases. So only the cases of waiting claims and of the clock have one, and
-		// stores that a case opens again, unless make torture runs the cases.
+		// A connection that listens costs the server more than most cases. So only the cases of
+		// waiting claims and of the clock have one, and stores that a case opens again, unless make
+		// torture runs the cases.
 		listen := strings.Contains(t.Name(), "/wait/") || strings.Contains(t.Name(), "/clock/") || ledger.Tortured()
 		return openStore(t, pool, &Options{Schema: emptySchema(t, pool), clock: clock, NoListen: !listen})
 	}
@@ -68,20 +70,23 @@ func TestRaces(t *testing.T) {
 	races.Run(t, openSerializable, storetest.WithLossyClaims())
 }
 
-// openSerializable opens a store on sessions whose default isolation level breaks whatever does not say its own.
+// openSerializable opens a store on sessions whose default isolation level breaks whatever does not
+// say its own.
 func openSerializable(t *testing.T, clock storekit.Clock) punctual.Store {
 	t.Helper()
 	return openEmpty(t, newPoolAt(t, shared, pgx.Serializable), clock)
 }
 
-// TestSlowTransitions compares every transition of a message's life with memstore, because SQL repeats the rules.
+// TestSlowTransitions compares every transition of a message's life with memstore, because SQL
+// repeats the rules.
 func TestSlowTransitions(t *testing.T) {
 	t.Parallel()
 	open, _ := onePool(t)
 	transitions.Run(t, open)
 }
 
-// TestSlowWorkload runs a mixed load of concurrent calls for eight seconds, and has the ledger judge the answers.
+// TestSlowWorkload runs a mixed load of concurrent calls for eight seconds, and has the ledger
+// judge the answers.
 func TestSlowWorkload(t *testing.T) {
 	t.Parallel()
 	ledger.RunWorkload(t, openSerializable, 8*time.Second, 1)
@@ -97,7 +102,8 @@ func openEmpty(t *testing.T, pool *pgxpool.Pool, clock storekit.Clock) punctual.
 	return openStore(t, pool, &Options{Schema: emptySchema(t, pool), OwnPool: true, clock: clock})
 }
 
-// TestSlowRandomHistoriesPooled runs random histories through a pooler, which gives each transaction another connection.
+// TestSlowRandomHistoriesPooled runs random histories through a pooler, which gives each
+// transaction another connection.
 func TestSlowRandomHistoriesPooled(t *testing.T) {
 	t.Parallel()
 	pooler := pgrig.StartBouncer(t, shared)

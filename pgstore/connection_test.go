@@ -46,7 +46,8 @@ func (b *breaker) keep(c net.Conn) {
 	b.hung = append(b.hung, c)
 }
 
-// closeHung closes the connections that hang. Without it the driver would wait for their server at the end of the test.
+// closeHung closes the connections that hang. Without it the driver would wait for their server at
+// the end of the test.
 func (b *breaker) closeHung() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,8 +63,8 @@ func (b *breaker) count() int {
 	return b.done
 }
 
-// breakAt has the next message that contains all words break its connection: before the message is sent, or, with behind, when the server
-// has answered.
+// breakAt has the next message that contains all words break its connection: before the message is
+// sent, or, with behind, when the server has answered.
 func (b *breaker) breakAt(behind bool, words ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,8 +99,8 @@ func (b *breaker) breaks(message []byte) (breaks, behind, hangs bool) {
 	return true, b.behind, b.hangs
 }
 
-// openBreaking opens a store whose connections break as the breaker says. Its messages to the server contain the texts of their statements,
-// because it prepares none.
+// openBreaking opens a store whose connections break as the breaker says. Its messages to the
+// server contain the texts of their statements, because it prepares none.
 func openBreaking(t *testing.T, server *pgrig.Server, o Options) (*Store, *breaker) {
 	t.Helper()
 	b := &breaker{}
@@ -149,8 +150,9 @@ func (c *breaking) Write(message []byte) (int, error) {
 	return c.Conn.Write(message)
 }
 
-// Read of a connection that is to break waits until the server is ready for the next transaction, and then fails. While a write takes
-// long the driver reads beside it. So what such a read brings may be the beginning of the answer that is to be lost.
+// Read of a connection that is to break waits until the server is ready for the next transaction,
+// and then fails. While a write takes long the driver reads beside it. So what such a read brings
+// may be the beginning of the answer that is to be lost.
 func (c *breaking) Read(into []byte) (int, error) {
 	var answer io.Reader = c.Conn
 	if !c.broken.Load() {
@@ -190,7 +192,8 @@ func wantDefinite(t *testing.T, what string, err, kind error) {
 	}
 }
 
-// P13: when the answer to a commit is lost, the error says that nobody knows, and the same call again has a definite answer.
+// P13: when the answer to a commit is lost, the error says that nobody knows, and the same call
+// again has a definite answer.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
 	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
@@ -257,7 +260,8 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// P13: a connection that breaks before a commit is sent is a definite error, and nothing has changed.
+// P13: a connection that breaks before a commit is sent is a definite error, and nothing has
+// changed.
 func TestUnsentCommit(t *testing.T) {
 	t.Parallel()
 	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
@@ -285,8 +289,8 @@ func TestUnsentCommit(t *testing.T) {
 	}
 }
 
-// P13: a push that takes several transactions may break at a later one. What the earlier ones have stored is reported as stored, and the
-// error is that of the other messages alone.
+// P13: a push that takes several transactions may break at a later one. What the earlier ones have
+// stored is reported as stored, and the error is that of the other messages alone.
 func TestPushBreaksHalfWay(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []bool{false, true} {
@@ -323,8 +327,8 @@ func TestPushBreaksHalfWay(t *testing.T) {
 	}
 }
 
-// Each connection that the server ends is made again: a claim that waits, or that is made again if it fails, gets its message, and the store
-// listens again.
+// Each connection that the server ends is made again: a claim that waits, or that is made again if
+// it fails, gets its message, and the store listens again.
 func TestTerminatedBackends(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -375,7 +379,8 @@ func awaitListeners(t *testing.T, server *pgrig.Server, n int) {
 	})
 }
 
-// waitUntil asks again and again whether a condition holds, for two minutes at most. what names the condition.
+// waitUntil asks again and again whether a condition holds, for two minutes at most. what names the
+// condition.
 func waitUntil(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -411,8 +416,8 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// takeConnections takes all connections that the server allows, also those that the store's pool had. The server frees one of those only
-// a while after the pool has closed it.
+// takeConnections takes all connections that the server allows, also those that the store's pool
+// had. The server frees one of those only a while after the pool has closed it.
 func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (held []*pgx.Conn) {
 	t.Helper()
 	alone := 0 // how often in a row there was no connection but ours, because the place of one that has ended is free only a moment later
@@ -444,8 +449,9 @@ func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (held []*pgx.
 	return held
 }
 
-// P14, P13: somebody holds a message's row, and the role of the store waits for a short time only. An ack and a cancel are refused
-// definitely, and a claim passes the row by. The ack passes when the row is free.
+// P14, P13: somebody holds a message's row, and the role of the store waits for a short time only.
+// An ack and a cancel are refused definitely, and a claim passes the row by. The ack passes when
+// the row is free.
 func TestTimeoutsOfRole(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{"lock_timeout", "statement_timeout"} {
@@ -496,8 +502,8 @@ func TestTimeoutsOfRole(t *testing.T) {
 	}
 }
 
-// A server may begin to refuse changes on connections that stay open, as one does that was made a standby. That is a
-// definite error, and work goes on when the server takes changes again.
+// A server may begin to refuse changes on connections that stay open, as one does that was made a
+// standby. That is a definite error, and work goes on when the server takes changes again.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -523,8 +529,8 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
-// P13: a server that ends a connection while it prepares the statements of a call has been sent nothing to carry out. So the error is
-// definite.
+// P13: a server that ends a connection while it prepares the statements of a call has been sent
+// nothing to carry out. So the error is definite.
 func TestEndedWhilePreparing(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -609,8 +615,8 @@ func TestDatabaseGone(t *testing.T) {
 	})
 }
 
-// P13: no error of the server is explained as an answer about a message or a topic, because whoever gets such an answer believes that the
-// message is not there, or done.
+// P13: no error of the server is explained as an answer about a message or a topic, because whoever
+// gets such an answer believes that the message is not there, or done.
 func TestFaultsSayNothingOfMessages(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {

@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A message that cannot be read holds up no other one: claims skip it, and it is dead when its attempts are used up.
+// A message that cannot be read holds up no other one: claims skip it, and it is dead when its
+// attempts are used up.
 func TestSlowDamagedMessage(t *testing.T) {
 	t.Parallel()
 	for column, value := range map[string]string{"headers": `'\xff'`, "failures": `ARRAY['?'::bytea]`} {
@@ -66,7 +67,8 @@ func TestSlowDamagedMessage(t *testing.T) {
 	}
 }
 
-// A message that has lost its reason of death is still dead: it is not delivered, it is shown as dead, and it may be requeued.
+// A message that has lost its reason of death is still dead: it is not delivered, it is shown as
+// dead, and it may be requeued.
 func TestDeadWithoutAReason(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)

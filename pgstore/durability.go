@@ -12,7 +12,8 @@ import (
 // oldest is the first version of PostgreSQL that will do.
 const oldest = 130000
 
-// server is what server.sql reads: the settings that decide about durability, and what else Open and Examine look at.
+// server is what server.sql reads: the settings that decide about durability, and what else Open
+// and Examine look at.
 type server struct {
 	version          int
 	standby          bool
@@ -30,8 +31,8 @@ func (s *Store) readServer(ctx context.Context) (v server, err error) {
 	return v, err
 }
 
-// class returns the class that the server gives to a store whose transactions raise synchronous_commit to needs, and what to set for
-// a higher one.
+// class returns the class that the server gives to a store whose transactions raise
+// synchronous_commit to needs, and what to set for a higher one.
 func (v *server) class(needs string) (d punctual.Durability, why string) {
 	commit := v.commit
 	if commit == "off" || needs == "on" && commit != "remote_apply" {
@@ -50,8 +51,9 @@ func (v *server) class(needs string) (d punctual.Durability, why string) {
 	return punctual.Replicated, ""
 }
 
-// checkServer reads the settings of the server, and keeps the durability that they give. A server that is too old or a standby is an
-// error. One that does not give enough is an error while the store opens; later on pushes are refused.
+// checkServer reads the settings of the server, and keeps the durability that they give. A server
+// that is too old or a standby is an error. One that does not give enough is an error while the
+// store opens; later on pushes are refused.
 func (s *Store) checkServer(ctx context.Context) error {
 	v, err := s.readServer(ctx)
 	if err != nil {
@@ -78,7 +80,8 @@ func (s *Store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// refuses returns the error for a class that was asked for and is not given, or nil. A higher class than was asked for will do.
+// refuses returns the error for a class that was asked for and is not given, or nil. A higher class
+// than was asked for will do.
 func (s *Store) refuses(got punctual.Durability, why string) error {
 	want := s.opt.Durability
 	if want == "" || want == got || want == punctual.Volatile || want == punctual.Fsync && got == punctual.Replicated {

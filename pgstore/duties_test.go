@@ -49,8 +49,8 @@ func TestSlowKillSchedules(t *testing.T) {
 	duties.RunKilledSchedules(t, "TestSlowKillSchedules", address, openMigrated)
 }
 
-// TestFirstUse: what makes a companion is not late the first time, for the process that makes it and for another one, also when
-// notifications do not come.
+// TestFirstUse: what makes a companion is not late the first time, for the process that makes it
+// and for another one, also when notifications do not come.
 func TestFirstUse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ alone, deaf bool }{"one process": {alone: true}, "two processes": {}, "without notifications": {deaf: true}} {

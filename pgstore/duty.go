@@ -12,10 +12,12 @@ import (
 const (
 	// tickEvery is how often the tables are checked, and the clock is written down if it has moved.
 	tickEvery = time.Second
-	// checkEvery is how often the server's settings are checked, and how often what is past its retention is removed.
+	// checkEvery is how often the server's settings are checked, and how often what is past its
+	// retention is removed.
 	checkEvery = 30 * time.Second
-	// restored is how far the clock in the tables may go back before the store stops. With synchronous_commit=off a crash of the server
-	// takes back up to three wal_writer_delay, of 10 s at most each.
+	// restored is how far the clock in the tables may go back before the store stops. With
+	// synchronous_commit=off a crash of the server takes back up to three wal_writer_delay, of 10 s
+	// at most each.
 	restored = 30 * time.Second
 	// writeClockTimeout bounds how long Close waits until the server has written down the clock.
 	writeClockTimeout = 2 * time.Second
@@ -42,7 +44,8 @@ func (s *Store) watch() {
 	}
 }
 
-// sweeps sweeps each checkEvery, until Close. It has a goroutine of its own, because a sweep may take minutes.
+// sweeps sweeps each checkEvery, until Close. It has a goroutine of its own, because a sweep may
+// take minutes.
 func (s *Store) sweeps() {
 	check := time.NewTicker(cmp.Or(s.opt.checkEvery, checkEvery))
 	defer check.Stop()
@@ -58,8 +61,8 @@ func (s *Store) sweeps() {
 	}
 }
 
-// checkTables checks that the tables are still those that were opened, and stops the store if they are not. Through the table store it also
-// exchanges clocks with other processes.
+// checkTables checks that the tables are still those that were opened, and stops the store if they
+// are not. Through the table store it also exchanges clocks with other processes.
 func (s *Store) checkTables(ctx context.Context) error {
 	d, err := s.readStore(ctx)
 	if err != nil {
@@ -72,8 +75,8 @@ func (s *Store) checkTables(ctx context.Context) error {
 		return s.calls.Fail(fmt.Errorf("the tables in schema %s are older than what this process has seen, as after a backup was restored: open the store again: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	}
 	if d.timeline != s.data.timeline {
-		// A promotion begins another timeline. The clock may have gone back by what the standby did not have, and keepClock writes it down
-		// anew.
+		// A promotion begins another timeline. The clock may have gone back by what the standby did
+		// not have, and keepClock writes it down anew.
 		s.clock.forgetKept()
 	}
 	if d, err = s.currentEpoch(ctx, d); err != nil {
@@ -90,9 +93,10 @@ func (s *Store) checkTables(ctx context.Context) error {
 	return s.keepClock(ctx, d.server)
 }
 
-// keepClock writes down how far the clock is, if it has moved by tickEvery since any process last wrote it down. server is the server's own
-// clock. While that is behind, the store's clock pauses. Then keepClock writes down any difference, so that all processes pause at the time
-// of the one that is ahead.
+// keepClock writes down how far the clock is, if it has moved by tickEvery since any process last
+// wrote it down. server is the server's own clock. While that is behind, the store's clock pauses.
+// Then keepClock writes down any difference, so that all processes pause at the time of the one
+// that is ahead.
 func (s *Store) keepClock(ctx context.Context, server int64) error {
 	latest, _ := s.clock.args()
 	at := latest[0]
@@ -115,8 +119,8 @@ func (s *Store) writeClockAt(ctx context.Context, at, steps int64) error {
 	return err
 }
 
-// writeClock writes the clock down for the next process. When that fails, the next process begins with what was written down before, or
-// with the server's own time if that is later.
+// writeClock writes the clock down for the next process. When that fails, the next process begins
+// with what was written down before, or with the server's own time if that is later.
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()

@@ -8,19 +8,21 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A standby that is promoted may lack the last changes of the primary, also the newest lease tokens. A server that got the tables by
-// logical replication has none of the numbers that sequences have given. So tokens and the IDs of events begin with a number, the epoch,
-// which grows when the server's timeline changes, as at a promotion, and when the server is another one. Then no token from before is given
-// again (P4).
+// A standby that is promoted may lack the last changes of the primary, also the newest lease
+// tokens. A server that got the tables by logical replication has none of the numbers that
+// sequences have given. So tokens and the IDs of events begin with a number, the epoch, which grows
+// when the server's timeline changes, as at a promotion, and when the server is another one. Then
+// no token from before is given again (P4).
 
-// epoch is the number with which tokens begin as long as the server and its timeline are those of line.sql.
+// epoch is the number with which tokens begin as long as the server and its timeline are those of
+// line.sql.
 type epoch struct {
 	number   int64
 	timeline string
 }
 
-// currentEpoch returns d as it is when the epoch of the server's line has begun. A claim would notice another line by itself, but the IDs of
-// events come from the epoch that this process knows.
+// currentEpoch returns d as it is when the epoch of the server's line has begun. A claim would
+// notice another line by itself, but the IDs of events come from the epoch that this process knows.
 func (s *Store) currentEpoch(ctx context.Context, d data) (data, error) {
 	if d.epoch.timeline == d.timeline {
 		return d, nil
@@ -31,7 +33,8 @@ func (s *Store) currentEpoch(ctx context.Context, d data) (data, error) {
 	return s.readStore(ctx)
 }
 
-// beginEpoch begins the epoch of a new timeline in the table store, unless another process has done so, and reads it.
+// beginEpoch begins the epoch of a new timeline in the table store, unless another process has done
+// so, and reads it.
 func (s *Store) beginEpoch(ctx context.Context) error {
 	if err := s.sendAlone(ctx, s.step().add("epoch", nil, nil).own("")); err != nil {
 		return err
@@ -40,7 +43,8 @@ func (s *Store) beginEpoch(ctx context.Context) error {
 	return err
 }
 
-// isNoToken reports whether a claim got no token, because the server is in another timeline than the epoch of this process.
+// isNoToken reports whether a claim got no token, because the server is in another timeline than
+// the epoch of this process.
 func isNoToken(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && refused.Code == codeNotNull && refused.ColumnName == "token"

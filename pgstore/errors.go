@@ -30,7 +30,8 @@ type fault struct {
 	remedy string
 }
 
-// faults are errors with which the server has certainly changed nothing. The first one that fits a code counts.
+// faults are errors with which the server has certainly changed nothing. The first one that fits a
+// code counts.
 var faults = []fault{
 	{codeSerialization, punctual.ErrOverloaded, "other transactions are in the way; try again"},
 	{codeDeadlock, punctual.ErrOverloaded, "other transactions are in the way; try again"},
@@ -52,15 +53,18 @@ var faults = []fault{
 	{"XX00", punctual.ErrCorrupt, "the server found damaged data; look at its log"},
 }
 
-// errStatementTimeout is the kind of error with which the server ends a statement that takes longer than statement_timeout.
+// errStatementTimeout is the kind of error with which the server ends a statement that takes longer
+// than statement_timeout.
 var errStatementTimeout error = statementTimeout{punctual.ErrOverloaded}
 
-// statementTimeout distinguishes the error of a statement that took too long from other kinds of overload.
+// statementTimeout distinguishes the error of a statement that took too long from other kinds of
+// overload.
 type statementTimeout struct{ error }
 
 func (t statementTimeout) Unwrap() error { return t.error }
 
-// errInUse is the kind of error with which the server refuses a key that is in use, such as the ID of a message.
+// errInUse is the kind of error with which the server refuses a key that is in use, such as the ID
+// of a message.
 var errInUse error = inUse{punctual.ErrOverloaded}
 
 // inUse distinguishes the error of a key that is in use from other kinds of overload.
@@ -68,12 +72,13 @@ type inUse struct{ error }
 
 func (i inUse) Unwrap() error { return i.error }
 
-// noPrepared is the remedy where a pooler, such as pgbouncer before 1.21, gives each transaction another connection, which lacks the
-// statements that were prepared on the one before, or has one of the same name from another client.
+// noPrepared is the remedy where a pooler, such as pgbouncer before 1.21, gives each transaction
+// another connection, which lacks the statements that were prepared on the one before, or has one
+// of the same name from another client.
 const noPrepared = "a pooler is in between that carries no prepared statements: add default_query_exec_mode=cache_describe to the pool's URL"
 
-// explain says in the vocabulary of errors what an error of the driver means; unknown is the kind of error of a lost answer. An error
-// that means ErrStoreFailed also stops the store.
+// explain says in the vocabulary of errors what an error of the driver means; unknown is the kind
+// of error of a lost answer. An error that means ErrStoreFailed also stops the store.
 func (s *Store) explain(err error, unknown error) error {
 	remedy, kind := meaning(err, unknown)
 	if errors.Is(kind, punctual.ErrStoreFailed) {
@@ -88,8 +93,9 @@ func (s *Store) explain(err error, unknown error) error {
 	return fmt.Errorf("%s: %w (%v)", remedy, kind, err)
 }
 
-// meaning returns the kind of an error and what to tell the user. The remedy is "" for errors that say it themselves. A step that fails
-// while the driver prepares its statements was not carried out.
+// meaning returns the kind of an error and what to tell the user. The remedy is "" for errors that
+// say it themselves. A step that fails while the driver prepares its statements was not carried
+// out.
 func meaning(err, unknown error) (remedy string, kind error) {
 	refused := serverError(err)
 	var dialled *pgconn.ConnectError
@@ -111,8 +117,8 @@ func meaning(err, unknown error) (remedy string, kind error) {
 	return "the connection broke before the answer came", unknown
 }
 
-// serverError returns the error of the server that err wraps, or nil. Where a caller's transaction has another driver than pgx, it has the
-// code alone.
+// serverError returns the error of the server that err wraps, or nil. Where a caller's transaction
+// has another driver than pgx, it has the code alone.
 func serverError(err error) *pgconn.PgError {
 	var refused *pgconn.PgError
 	var other interface{ SQLState() string }
@@ -122,8 +128,9 @@ func serverError(err error) *pgconn.PgError {
 	return refused
 }
 
-// meaningOf is meaning for an error that the server itself sent. If the server ended the connection with it, the transaction may have been
-// committed before. That cannot be so if the server refused the connection in the first place (connecting).
+// meaningOf is meaning for an error that the server itself sent. If the server ended the connection
+// with it, the transaction may have been committed before. That cannot be so if the server refused
+// the connection in the first place (connecting).
 func meaningOf(e *pgconn.PgError, connecting bool, unknown error) (remedy string, kind error) {
 	if e.Severity == "FATAL" || e.Severity == "PANIC" {
 		if !connecting {

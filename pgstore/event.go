@@ -11,10 +11,11 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// The events of a topic that tells of what happens to its messages (Settings.Emit) are messages of its companion, such as orders@events.
-// They are stored in the transaction that makes the change. Package storekit makes their bodies. So single statements that change
-// messages, such as ack.sql, leave the messages of a topic that tells of the change, and a transaction of several steps follows. Topics
-// that tell of nothing keep their single statements.
+// The events of a topic that tells of what happens to its messages (Settings.Emit) are messages of
+// its companion, such as orders@events. They are stored in the transaction that makes the change.
+// Package storekit makes their bodies. So single statements that change messages, such as ack.sql,
+// leave the messages of a topic that tells of the change, and a transaction of several steps
+// follows. Topics that tell of nothing keep their single statements.
 
 // toldEvent is an event that is to be stored.
 type toldEvent struct {
@@ -51,7 +52,8 @@ func topicsOf(events []toldEvent) []string {
 // all returns the step that writes the changes and the events in a transaction of the store's own.
 func (c *changes) all() *step { return c.addEvents(c.step()) }
 
-// addEvents adds the statements that store the events in a transaction of the store's own and make their topics if need be.
+// addEvents adds the statements that store the events in a transaction of the store's own and make
+// their topics if need be.
 func (c *changes) addEvents(x *step) *step {
 	if len(c.events) == 0 {
 		return x
@@ -63,8 +65,9 @@ func (c *changes) addEvents(x *step) *step {
 	return x.add("events", c.s.eventArgs(c.events), nil)
 }
 
-// addSweeps adds the statements that end the first events of the topics to which new events go, as far as a claim would end them, such
-// as those that nobody has taken in time; see storekit.EventMessage.
+// addSweeps adds the statements that end the first events of the topics to which new events go, as
+// far as a claim would end them, such as those that nobody has taken in time; see
+// storekit.EventMessage.
 func (c *changes) addSweeps(x *step, events []toldEvent) {
 	added := make(map[string]int)
 	for i := range events {
@@ -86,8 +89,8 @@ func (s *Store) eventArgs(events []toldEvent) []any {
 	return []any{topics, bodies, at, keep, s.epoch.Load().number}
 }
 
-// tell stores the events in the caller's transaction. A topic that does not exist is made on another connection if possible, as for a
-// push.
+// tell stores the events in the caller's transaction. A topic that does not exist is made on
+// another connection if possible, as for a push.
 func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
 	for left := c.events; len(left) > 0; {
 		topics := topicsOf(left)

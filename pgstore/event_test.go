@@ -26,7 +26,8 @@ func emit(t *testing.T, s *Store, topic string, events punctual.Events) {
 	}
 }
 
-// takeEvents takes and acks the events of a topic, and returns each as its name and the ID of its message, in the order of their IDs.
+// takeEvents takes and acks the events of a topic, and returns each as its name and the ID of its
+// message, in the order of their IDs.
 func takeEvents(t *testing.T, s *Store, topic string) (all []string) {
 	t.Helper()
 	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{topic + "@events"}, Max: 100})
@@ -52,7 +53,8 @@ func wantEvents(t *testing.T, s *Store, topic, when string, want ...string) {
 	}
 }
 
-// Each statement that tests bits of emit has the bits of the events that it is about, and no other statement tests any.
+// Each statement that tests bits of emit has the bits of the events that it is about, and no other
+// statement tests any.
 func TestBitsOfEvents(t *testing.T) {
 	want := map[string]punctual.Events{
 		"sql/ack.sql": punctual.EventAcked, "sql/ack_keep.sql": punctual.EventAcked, "sql/claim.sql": punctual.EventAcked,
@@ -130,8 +132,9 @@ func TestEventsInCallersTransaction(t *testing.T) {
 	}
 }
 
-// Of two topics in one call of a caller's transaction one has its companion and the other has none yet. What happens is told of once in
-// each, although the events of the second one are stored by a further statement.
+// Of two topics in one call of a caller's transaction one has its companion and the other has none
+// yet. What happens is told of once in each, although the events of the second one are stored by a
+// further statement.
 func TestEventsOfTwoTopicsInCallersTransaction(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -155,8 +158,9 @@ func TestEventsOfTwoTopicsInCallersTransaction(t *testing.T) {
 	wantEvents(t, s, "bills", "behind the commit", "pushed bill")
 }
 
-// At repeatable read and serializable an event in a companion that was deleted or made since the snapshot is a serialization failure. In a
-// companion that was deleted it would otherwise be stored under a number that no topic has.
+// At repeatable read and serializable an event in a companion that was deleted or made since the
+// snapshot is a serialization failure. In a companion that was deleted it would otherwise be stored
+// under a number that no topic has.
 func TestEventsBehindTheSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, level := range stricter {
@@ -187,8 +191,8 @@ func TestEventsBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// P14: the first events of a topic come at the same time, beside a caller's transaction that has needed the companion first and stays open.
-// None of them fails, and each ack is told of once.
+// P14: the first events of a topic come at the same time, beside a caller's transaction that has
+// needed the companion first and stays open. None of them fails, and each ack is told of once.
 func TestFirstEvents(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -220,7 +224,8 @@ func TestFirstEvents(t *testing.T) {
 	}
 }
 
-// The deletion of a companion waits for a transaction that has stored an event there, so no event is left under a number that no topic has.
+// The deletion of a companion waits for a transaction that has stored an event there, so no event
+// is left under a number that no topic has.
 func TestEventsBesideADeletion(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -260,8 +265,8 @@ func TestEventsBesideADeletion(t *testing.T) {
 	}
 }
 
-// What a topic keeps of messages that a claim ends is the same whether it tells of them or not: the failure of the lease that ran out is in
-// the finished record, and the ID is remembered.
+// What a topic keeps of messages that a claim ends is the same whether it tells of them or not: the
+// failure of the lease that ran out is in the finished record, and the ID is remembered.
 func TestFinishedRecordsOfTellingTopics(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})

@@ -21,8 +21,9 @@ const (
 	poolSpare       = 4 // connections of a pool beside those that handlers hold
 )
 
-// Examine says what a store on this pool would stand on, without opening one; see storekit.Examiner. Of the options only Schema and
-// Durability count. It is for stores that refuse to open; an open store has a method of the same name.
+// Examine says what a store on this pool would stand on, without opening one; see
+// storekit.Examiner. Of the options only Schema and Durability count. It is for stores that refuse
+// to open; an open store has a method of the same name.
 func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]storekit.Finding, error) {
 	s, err := newStore(pool, o)
 	if err != nil {
@@ -121,7 +122,8 @@ func (x *examination) latency(ctx context.Context) error {
 	return nil
 }
 
-// health searches for what keeps dead rows from being removed, and for what runs out, and reports the sizes of the tables.
+// health searches for what keeps dead rows from being removed, and for what runs out, and reports
+// the sizes of the tables.
 func (x *examination) health(ctx context.Context) error {
 	var version, autovacuum string
 	var oldestAge, prepared, slots, most, used, live, dead, bytes, finished, finishedBytes int64
@@ -153,7 +155,8 @@ func (x *examination) health(ctx context.Context) error {
 	return nil
 }
 
-// pool says whether the pool is large enough, and not too large for a server that allows so many connections.
+// pool says whether the pool is large enough, and not too large for a server that allows so many
+// connections.
 func (x *examination) pool(most int64) {
 	max := int64(x.s.pool.Config().MaxConns)
 	value := fmt.Sprintf("%d connections", max)
@@ -218,8 +221,8 @@ func (x *examination) tables(ctx context.Context) error {
 	return nil
 }
 
-// sequences compares the numbers of topics with their sequence. Where that is behind, new topics are refused. The sequence of claims may be
-// behind, because another server begins another epoch.
+// sequences compares the numbers of topics with their sequence. Where that is behind, new topics
+// are refused. The sequence of claims may be behind, because another server begins another epoch.
 func (x *examination) sequences(ctx context.Context) error {
 	var most, last int64
 	err := x.s.read(ctx, func() *step {

@@ -45,7 +45,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// Examine warns of three kinds of pools: one that was full, one that is too small, and one that is larger than the server allows.
+// Examine warns of three kinds of pools: one that was full, one that is too small, and one that is
+// larger than the server allows.
 func TestExaminePool(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -74,8 +75,8 @@ func TestExaminePool(t *testing.T) {
 	}
 }
 
-// Open refuses where there are no tables, and says what to do, and refuses tables of a newer program. Migrate makes the tables, and changes
-// nothing when it is called again.
+// Open refuses where there are no tables, and says what to do, and refuses tables of a newer
+// program. Migrate makes the tables, and changes nothing when it is called again.
 func TestOpenNeedsTables(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)

@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual/pgstore"
 )
 
-// A program that claims by itself closes an order. The change of the order, the end of the message and the invoice that follows are in one
-// transaction, so whatever crashes, the order is closed exactly once and has one invoice.
+// A program that claims by itself closes an order. The change of the order, the end of the message
+// and the invoice that follows are in one transaction, so whatever crashes, the order is closed
+// exactly once and has one invoice.
 func ExampleStore_SettleTx() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://localhost/shop")
@@ -49,8 +50,9 @@ func ExampleStore_SettleTx() {
 		})
 	})
 	if err != nil {
-		// Nothing is changed, unless only the answer to the commit was lost. After punctual.ErrLeaseLost somebody else closes the order.
-		// Otherwise the lease stays, and the message is delivered again when the lease ends.
+		// Nothing is changed, unless only the answer to the commit was lost. After
+		// punctual.ErrLeaseLost somebody else closes the order. Otherwise the lease stays, and the
+		// message is delivered again when the lease ends.
 		fmt.Println("not closed:", err)
 	}
 }

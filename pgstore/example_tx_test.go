@@ -15,8 +15,8 @@ import (
 // unpaid is what closes an order that nobody has paid.
 type unpaid struct{ Order int64 }
 
-// The order and the message that closes it exist together, or neither does, because both are in one transaction. The transaction that marks
-// the order paid cancels the message.
+// The order and the message that closes it exist together, or neither does, because both are in one
+// transaction. The transaction that marks the order paid cancels the message.
 func ExampleStore_PushTx() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://localhost/shop")

@@ -9,12 +9,13 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// failovers names the environment variable that says how many failovers to make. Without it there are none, because each takes a copy of
-// the server.
+// failovers names the environment variable that says how many failovers to make. Without it there
+// are none, because each takes a copy of the server.
 const failovers = "PUNCTUAL_FAILOVERS"
 
-// P1 to P8: processes work with class replicated while primaries are killed and their synchronous standbys take over, again and again.
-// Nothing that was acknowledged is lost. No call ends early here: the server may then show what no standby has.
+// P1 to P8: processes work with class replicated while primaries are killed and their synchronous
+// standbys take over, again and again. Nothing that was acknowledged is lost. No call ends early
+// here: the server may then show what no standby has.
 func TestSlowReplicatedKills(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(failovers) == "" {

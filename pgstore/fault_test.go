@@ -47,8 +47,8 @@ func claimN(t *testing.T, s *Store, n int) []punctual.Delivery {
 	return ds
 }
 
-// A claim leases as many messages as it asks for and no more, whichever kind of step the server's plan by stale statistics has to avoid, and
-// reads no more of the table than it needs.
+// A claim leases as many messages as it asks for and no more, whichever kind of step the server's
+// plan by stale statistics has to avoid, and reads no more of the table than it needs.
 func TestClaimUnderForcedPlans(t *testing.T) {
 	t.Parallel()
 	for _, off := range []string{"enable_hashjoin", "enable_nestloop", "enable_indexscan", "enable_tidscan", "enable_sort", "enable_material"} {
@@ -124,8 +124,9 @@ func TestPlanOfClaim(t *testing.T) {
 	}
 }
 
-// P11: a push of one process wakes a claim that waits in another one: by a notification at once, or, where notifications are off (deaf), by
-// a poll within a second. The clock is paused, so nothing else wakes the claim.
+// P11: a push of one process wakes a claim that waits in another one: by a notification at once,
+// or, where notifications are off (deaf), by a poll within a second. The clock is paused, so
+// nothing else wakes the claim.
 func TestWokenByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
@@ -175,8 +176,9 @@ func TestWokenByAnotherProcess(t *testing.T) {
 	}
 }
 
-// P11: what a process stores just before it ends, such as a command in a shell, wakes a claim that waits in another process. The clock of
-// that one is paused, so that no poll finds it; only the notification does, which Close sends.
+// P11: what a process stores just before it ends, such as a command in a shell, wakes a claim that
+// waits in another process. The clock of that one is paused, so that no poll finds it; only the
+// notification does, which Close sends.
 func TestCloseNotifies(t *testing.T) {
 	t.Parallel()
 	now := func(id string) []punctual.NewMessage { return []punctual.NewMessage{{Topic: "orders", ID: id}} }
@@ -283,7 +285,8 @@ func TestPromotion(t *testing.T) {
 	pushOrders(t, old, 20, 0)
 	before := claimN(t, old, 5)
 	awaitReplica(t, replica, len(before))
-	// A standby whose replay is paused still receives, and replays at its promotion what it has received. So its connection ends.
+	// A standby whose replay is paused still receives, and replays at its promotion what it has
+	// received. So its connection ends.
 	if err := replica.Set("primary_conninfo", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -291,8 +294,8 @@ func TestPromotion(t *testing.T) {
 		return doIt(t, primary, "select count(*) from pg_stat_replication") == "0" && doIt(t, replica, "select count(*) from pg_stat_wal_receiver") == "0"
 	})
 	lost := claimN(t, old, 5)
-	// Each claim takes a number. A standby knows the next 32 or so of them, so the loss of a few claims shows nothing: here those of
-	// 20,000 go.
+	// Each claim takes a number. A standby knows the next 32 or so of them, so the loss of a few
+	// claims shows nothing: here those of 20,000 go.
 	doIt(t, primary, "select count(nextval('punctual.claim_number')) from generate_series(1, 20000)")
 	lost = append(lost, claimN(t, old, 5)...)
 	if err := replica.Promote(); err != nil {
@@ -333,9 +336,10 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
-// A standby that takes over may have an older clock in its table than this process has seen, and the store goes on, check after check. The
-// first one writes down how far the clock is. Where the timeline is the same, also after a promotion, and the clock is older by more than
-// restored, a backup was restored, and the store stops.
+// A standby that takes over may have an older clock in its table than this process has seen, and
+// the store goes on, check after check. The first one writes down how far the clock is. Where the
+// timeline is the same, also after a promotion, and the clock is older by more than restored, a
+// backup was restored, and the store stops.
 func TestOlderClockInTheTable(t *testing.T) {
 	t.Parallel()
 	for _, promoted := range []bool{false, true} {
@@ -389,7 +393,8 @@ func awaitReplica(t *testing.T, replica *pgrig.Server, leases int) {
 	})
 }
 
-// A server that goes away is unreachable, and the store goes on when it is back with everything it had.
+// A server that goes away is unreachable, and the store goes on when it is back with everything it
+// had.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t)
@@ -439,7 +444,8 @@ func TestWiped(t *testing.T) {
 	})
 }
 
-// Behind a pooler that gives each transaction another connection the store turns notifications off, and nobody listens.
+// Behind a pooler that gives each transaction another connection the store turns notifications off,
+// and nobody listens.
 func TestPoolerIsNoticed(t *testing.T) {
 	t.Parallel()
 	pool := pooledPool(t, pgrig.StartBouncer(t, shared))

@@ -49,7 +49,8 @@ func (s *Store) scanFinished(rows scanner, topic, id string) (*punctual.Finished
 	return &f.Finished, f.decode()
 }
 
-// finishedRow is a row of the table finished as it is read. decode puts its columns into the record.
+// finishedRow is a row of the table finished as it is read. decode puts its columns into the
+// record.
 type finishedRow struct {
 	punctual.Finished
 	micros, ended, until, created, first, due int64
@@ -85,7 +86,8 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	})
 }
 
-// listFinished reads a page. The statement returns up to one record more than the page may have, which shows whether there is another page.
+// listFinished reads a page. The statement returns up to one record more than the page may have,
+// which shows whether there is another page.
 func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, after storekit.FinishedPlace) (page punctual.FinishedPage, err error) {
 	first, last := storekit.FinishedSpan(q, 0) // the statement has the clock
 	statement := "list_finished"

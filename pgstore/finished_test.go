@@ -32,7 +32,8 @@ func count(t *testing.T, s *Store, table string) (n int) {
 	return n
 }
 
-// A message that is cancelled in a transaction of the caller's leaves its finished record exactly if that commits.
+// A message that is cancelled in a transaction of the caller's leaves its finished record exactly
+// if that commits.
 func TestFinishedRecordOfACancelInATransaction(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
@@ -63,7 +64,8 @@ func TestFinishedRecordOfACancelInATransaction(t *testing.T) {
 	}
 }
 
-// The first end of a message counts: an ack beside a cancel in a caller's transaction leaves the finished record of the one that took effect.
+// The first end of a message counts: an ack beside a cancel in a caller's transaction leaves the
+// finished record of the one that took effect.
 func TestFinishedRecordOfTheEndThatTookEffect(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {

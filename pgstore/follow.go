@@ -12,11 +12,13 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Settlements with follow-ups take a transaction of another kind. It locks the settled messages and whatever has the IDs
-// of the follow-ups by lock.sql, all in the order of topic and ID, decides about all of them, and only then writes anything.
-// So a settlement that is refused leaves the others of its transaction as they are, and two settlements whose follow-ups
-// cross do not wait for each other in a circle. New messages are inserted after the locks were taken, in the same order. If
-// somebody has taken one of their IDs since, the transaction begins anew and finds the ID in use.
+// Settlements with follow-ups take a transaction of another kind. It locks the settled messages and
+// whatever has the IDs of the follow-ups by lock.sql, all in the order of topic and ID, decides
+// about all of them, and only then writes anything. So a settlement that is refused leaves the
+// others of its transaction as they are, and two settlements whose follow-ups cross do not wait for
+// each other in a circle. New messages are inserted after the locks were taken, in the same order.
+// If somebody has taken one of their IDs since, the transaction begins anew and finds the ID in
+// use.
 
 // followUps are the follow-ups of the settlements of a call.
 type followUps struct {
@@ -78,8 +80,9 @@ func (f *followUps) topics(part []int) []string {
 	return f.push.topics(all)
 }
 
-// decide adds to write what becomes of the follow-ups of the i-th settlement, for which lifecycle.Settle has returned no error. It returns
-// the indices in push of those that are to be stored. own is what has the ID of the settled message after the settlement. If one of the
+// decide adds to write what becomes of the follow-ups of the i-th settlement, for which
+// lifecycle.Settle has returned no error. It returns the indices in push of those that are to be
+// stored. own is what has the ID of the settled message after the settlement. If one of the
 // follow-ups is refused, decide adds nothing and returns the error of the settlement.
 func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *changes) (stored []int, err error) {
 	if f.refusing != nil {
@@ -121,7 +124,8 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 	return stored, nil
 }
 
-// tell adds to write the events of follow-ups that are to be stored, as far as their topics tell of pushes.
+// tell adds to write the events of follow-ups that are to be stored, as far as their topics tell of
+// pushes.
 func (f *followUps) tell(stored []int, l *locked, write *changes) {
 	for _, k := range stored {
 		m := &f.push.ms[k]
@@ -131,8 +135,9 @@ func (f *followUps) tell(stored []int, l *locked, write *changes) {
 	}
 }
 
-// apart divides each part once more, so that none has settlements with and without follow-ups. The settlements of a part name different
-// messages, so it does not matter which of them are carried out first.
+// apart divides each part once more, so that none has settlements with and without follow-ups. The
+// settlements of a part name different messages, so it does not matter which of them are carried
+// out first.
 func (c *settling) apart(all [][]int) (divided [][]int) {
 	for _, part := range all {
 		var plain, followed []int
@@ -182,8 +187,8 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 	return err
 }
 
-// settleOwn carries out settlements in a transaction of the store's own. If topics of follow-ups do not exist yet, it changes nothing and
-// returns these topics.
+// settleOwn carries out settlements in a transaction of the store's own. If topics of follow-ups do
+// not exist yet, it changes nothing and returns these topics.
 func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part []int) (unknown []string, err error) {
 	var l *locked
 	var write *changes
@@ -209,12 +214,14 @@ func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part [
 	return unknown, err
 }
 
-// errIDTaken says that another transaction has taken the ID of a follow-up since the locks. A transaction of the store's own then begins
-// anew. In a transaction of the caller's settleWithin tries once more. The error is returned when the last of tries has failed so.
+// errIDTaken says that another transaction has taken the ID of a follow-up since the locks. A
+// transaction of the store's own then begins anew. In a transaction of the caller's settleWithin
+// tries once more. The error is returned when the last of tries has failed so.
 var errIDTaken = fmt.Errorf("somebody pushes the ID of a follow-up again and again; try again: %w", punctual.ErrOverloaded)
 
-// lockAndDecide locks the messages of a part and what has the IDs of its follow-ups, and decides about all of them. x holds the statements
-// that come before. prove, if not nil, makes sure that the messages that were not found are not there.
+// lockAndDecide locks the messages of a part and what has the IDs of its follow-ups, and decides
+// about all of them. x holds the statements that come before. prove, if not nil, makes sure that
+// the messages that were not found are not there.
 func (c *settling) lockAndDecide(ctx context.Context, to stepper, x *step, part []int, prove func(l *locked) error) (*locked, *changes, error) {
 	var names []name
 	for _, i := range part {
@@ -253,8 +260,8 @@ func indices(names []name) (all []int) {
 	return all
 }
 
-// insert stores follow-ups whose IDs were free, and returns those that it has stored: all, unless another transaction has taken an ID or
-// has paused a topic since the locks.
+// insert stores follow-ups whose IDs were free, and returns those that it has stored: all, unless
+// another transaction has taken an ID or has paused a topic since the locks.
 func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []stored, err error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -269,7 +276,8 @@ func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []s
 	return rows, nil
 }
 
-// reset forgets what became of the follow-ups of a settlement, for which an earlier try may have decided otherwise.
+// reset forgets what became of the follow-ups of a settlement, for which an earlier try may have
+// decided otherwise.
 func (f *followUps) reset(i int) {
 	for _, k := range f.of(i) {
 		f.push.reset(k, nil)
@@ -286,9 +294,10 @@ func (f *followUps) resultsOf(part []int) (rs []punctual.PushResult) {
 	return rs
 }
 
-// lostOf answers those settlements of a group that have lost their lease, and returns the others beside held, the error with which the
-// transaction of the group has ended because it waited too long for somebody's lock. A token that is not the current one never becomes
-// the current one again, so its holder need not wait (P4).
+// lostOf answers those settlements of a group that have lost their lease, and returns the others
+// beside held, the error with which the transaction of the group has ended because it waited too
+// long for somebody's lock. A token that is not the current one never becomes the current one
+// again, so its holder need not wait (P4).
 func (c *settling) lostOf(ctx context.Context, group []int, held error) (left []int, err error) {
 	topics, ids, tokens := make([]string, len(group)), make([]string, len(group)), make([]int64, len(group))
 	for at, i := range group {

@@ -47,8 +47,8 @@ func wantMessage(t *testing.T, s *Store, topic, id string, want punctual.State) 
 	}
 }
 
-// P14: settlements whose follow-ups cross lock what they name in one order, and store what is new in the same order. So none of them waits
-// for another one in a circle.
+// P14: settlements whose follow-ups cross lock what they name in one order, and store what is new
+// in the same order. So none of them waits for another one in a circle.
 func TestFollowUpsThatCross(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]punctual.IfExists{"new IDs": punctual.IfExistsKeep, "IDs in use": punctual.IfExistsReplace} {
@@ -74,9 +74,10 @@ func TestFollowUpsThatCross(t *testing.T) {
 	}
 }
 
-// crossFollowUps has several settlements carried out at the same time that have the same follow-ups, half of them in the opposite order.
-// The follow-ups are new in each round. Those that replace are not, and then the settlements name each other's messages, too, so that they
-// meet at their locks and not at their inserts.
+// crossFollowUps has several settlements carried out at the same time that have the same
+// follow-ups, half of them in the opposite order. The follow-ups are new in each round. Those that
+// replace are not, and then the settlements name each other's messages, too, so that they meet at
+// their locks and not at their inserts.
 func crossFollowUps(t *testing.T, s *Store, round int, how punctual.IfExists) {
 	t.Helper()
 	const beside = 8
@@ -120,7 +121,8 @@ func crossFollowUps(t *testing.T, s *Store, round int, how punctual.IfExists) {
 	all.Wait()
 }
 
-// A settlement that is refused does not stop those beside it in its call, and neither it nor any of its follow-ups takes effect.
+// A settlement that is refused does not stop those beside it in its call, and neither it nor any of
+// its follow-ups takes effect.
 func TestRefusedFollowUpBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -164,8 +166,9 @@ func TestRefusedFollowUpBesideOthers(t *testing.T) {
 	}
 }
 
-// P14: a transaction holds the ID of a follow-up of one settlement, or the message of that settlement. The other settlements of the call take
-// effect, and the answer to that one is definite. When the transaction is over that one takes effect, too.
+// P14: a transaction holds the ID of a follow-up of one settlement, or the message of that
+// settlement. The other settlements of the call take effect, and the answer to that one is
+// definite. When the transaction is over that one takes effect, too.
 func TestFollowUpBesideAHeldID(t *testing.T) {
 	t.Parallel()
 	const all = 8
@@ -246,7 +249,8 @@ func (*batchTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trac
 }
 func (*batchTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// tracedStore opens a store beside another one, on the same tables, that calls before for each step.
+// tracedStore opens a store beside another one, on the same tables, that calls before for each
+// step.
 func tracedStore(t *testing.T, other *Store, before func(s *Store, statements []string)) *Store {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
@@ -268,8 +272,9 @@ func tracedStore(t *testing.T, other *Store, before func(s *Store, statements []
 	return opened
 }
 
-// pausedBefore opens a store beside another one, on the same tables. Before the store sends a statement for the nth time, it closes paused and
-// waits until goOn is called. So a test can change what a call has passed by and is about to try again.
+// pausedBefore opens a store beside another one, on the same tables. Before the store sends a
+// statement for the nth time, it closes paused and waits until goOn is called. So a test can change
+// what a call has passed by and is about to try again.
 func pausedBefore(t *testing.T, other *Store, nth int64, statement string) (s *Store, paused <-chan struct{}, goOn func()) {
 	t.Helper()
 	reached, released := make(chan struct{}), make(chan struct{})
@@ -285,8 +290,9 @@ func pausedBefore(t *testing.T, other *Store, nth int64, statement string) (s *S
 	return s, reached, goOn
 }
 
-// Somebody takes the ID of a follow-up between the locks of a settlement and its insert. The settlement begins anew and finds the ID in use.
-// So, as IfExists says, it keeps that message or replaces it, or it is refused and none of its other follow-ups stays.
+// Somebody takes the ID of a follow-up between the locks of a settlement and its insert. The
+// settlement begins anew and finds the ID in use. So, as IfExists says, it keeps that message or
+// replaces it, or it is refused and none of its other follow-ups stays.
 func TestFollowUpWhoseIDIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"own transaction", "caller's transaction"} {
@@ -346,8 +352,8 @@ func TestFollowUpWhoseIDIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// P11: a follow-up wakes a claim that waits in this process, and one in another process. The clocks are paused, so nothing else does; the
-// other process learns of the follow-up by a notification.
+// P11: a follow-up wakes a claim that waits in this process, and one in another process. The clocks
+// are paused, so nothing else does; the other process learns of the follow-up by a notification.
 func TestFollowUpWakesClaims(t *testing.T) {
 	t.Parallel()
 	for _, another := range []bool{false, true} {
@@ -385,8 +391,8 @@ func TestFollowUpWakesClaims(t *testing.T) {
 	}
 }
 
-// All settlements of a call take effect that has some with follow-ups in many topics, and plain ones between them, so that it takes several
-// parts.
+// All settlements of a call take effect that has some with follow-ups in many topics, and plain
+// ones between them, so that it takes several parts.
 func TestManyFollowUps(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})

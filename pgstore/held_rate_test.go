@@ -21,8 +21,9 @@ var (
 	heldWith   = flag.String("held.with", "overdue", "what TestHeldRate does each minute and after the first half of a shorter run: overdue, configure, restart, timeout or nothing")
 )
 
-// TestHeldRate measures how late a worker's messages are beside a held snapshot, while something happens that once had each claim read all
-// that was finished, and at the same time on another server without a snapshot. It prints what it has measured and judges nothing:
+// TestHeldRate measures how late a worker's messages are beside a held snapshot, while something
+// happens that once had each claim read all that was finished, and at the same time on another
+// server without a snapshot. It prints what it has measured and judges nothing:
 //
 //	go test ./pgstore -run TestHeldRate -v -timeout 0 -held.for 10m -held.rate 1000 -held.with overdue
 func TestHeldRate(t *testing.T) {
@@ -120,8 +121,8 @@ func (r *heldRound) trigger(stop func()) func() {
 	return stop
 }
 
-// work runs a worker over a store of its own, as in another process, and returns what ends both. The sessions of the store have the
-// statement_timeout given, unless that is "".
+// work runs a worker over a store of its own, as in another process, and returns what ends both.
+// The sessions of the store have the statement_timeout given, unless that is "".
 func (r *heldRound) work(timeout string) (stop func()) {
 	config, err := pgxpool.ParseConfig(r.server.URL("postgres"))
 	if err != nil {

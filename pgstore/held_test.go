@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// holdings are what a caller's transaction may have done with ID 7 of the topic orders while it stays open.
+// holdings are what a caller's transaction may have done with ID 7 of the topic orders while it
+// stays open.
 var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 	"stored": func(ctx context.Context, s *Store, tx pgx.Tx) error {
 		_, err := s.PushTx(ctx, Pgx(tx), laterMessage("7"))
@@ -36,8 +37,9 @@ var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 	},
 }
 
-// hold opens a transaction that holds something as how says, such as ID 7 of the topic orders. It makes the topic before, because a
-// transaction that had made the topic would hold up all pushes to it.
+// hold opens a transaction that holds something as how says, such as ID 7 of the topic orders. It
+// makes the topic before, because a transaction that had made the topic would hold up all pushes to
+// it.
 func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx.Tx) error) pgx.Tx {
 	t.Helper()
 	makeTopic(t, s, "orders")
@@ -52,8 +54,9 @@ func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx
 	return tx
 }
 
-// pushBeside pushes messages of which a transaction holds some. A slow machine may not find all the others within the time that a call
-// has for it. Then the whole call is made again, held IDs included, as a program would, three times at most.
+// pushBeside pushes messages of which a transaction holds some. A slow machine may not find all the
+// others within the time that a call has for it. Then the whole call is made again, held IDs
+// included, as a program would, three times at most.
 func pushBeside(t *testing.T, s *Store, ms []punctual.NewMessage, held func(id string) bool) []punctual.PushResult {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -68,8 +71,9 @@ func pushBeside(t *testing.T, s *Store, ms []punctual.NewMessage, held func(id s
 	}
 }
 
-// P14: a caller's transaction holds one of the IDs that a call pushes. The others are stored while it is open, and the answer for the one
-// that is held is definite and says what to do. When the transaction is over, it is pushed.
+// P14: a caller's transaction holds one of the IDs that a call pushes. The others are stored while
+// it is open, and the answer for the one that is held is definite and says what to do. When the
+// transaction is over, it is pushed.
 func TestPushBesideAHeldID(t *testing.T) {
 	t.Parallel()
 	const all = 20
@@ -108,7 +112,8 @@ func TestPushBesideAHeldID(t *testing.T) {
 	}
 }
 
-// P14: the same through a Queue, which puts pushes to a topic into one batch. All but the held one succeed while the transaction is open.
+// P14: the same through a Queue, which puts pushes to a topic into one batch. All but the held one
+// succeed while the transaction is open.
 func TestQueuePushesBesideAHeldID(t *testing.T) {
 	t.Parallel()
 	const all = 20
@@ -153,7 +158,8 @@ func TestQueuePushesBesideAHeldID(t *testing.T) {
 	}
 }
 
-// P14: a call amends messages one of which a caller's transaction holds. The others are amended while the transaction is open.
+// P14: a call amends messages one of which a caller's transaction holds. The others are amended
+// while the transaction is open.
 func TestAmendBesideAHeldMessage(t *testing.T) {
 	t.Parallel()
 	const all = 20
@@ -197,7 +203,8 @@ func TestAmendBesideAHeldMessage(t *testing.T) {
 	}
 }
 
-// P14: a transaction holds every fourth ID of a call. The others are stored all the same, and the call ends.
+// P14: a transaction holds every fourth ID of a call. The others are stored all the same, and the
+// call ends.
 func TestPushBesideManyHeldIDs(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -224,8 +231,8 @@ func TestPushBesideManyHeldIDs(t *testing.T) {
 	}
 }
 
-// P13: when a group of items fails, those that were tried before in a larger group, and are free by now, are given up. Their error is
-// definite, and does not say that they were not tried.
+// P13: when a group of items fails, those that were tried before in a larger group, and are free by
+// now, are given up. Their error is definite, and does not say that they were not tried.
 func TestGivenUpBehindAFailure(t *testing.T) {
 	t.Parallel()
 	broke := fmt.Errorf("the connection broke: %w", punctual.ErrUnreachable)

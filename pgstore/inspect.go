@@ -32,8 +32,9 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	})
 }
 
-// settled returns when all that was read until now is durable (P13). A message that is there is durable already. A message that
-// is gone, or is missing from a list or a count, may have been acked by a commit that did not wait for the disk.
+// settled returns when all that was read until now is durable (P13). A message that is there is
+// durable already. A message that is gone, or is missing from a list or a count, may have been
+// acked by a commit that did not wait for the disk.
 func (s *Store) settled(ctx context.Context) error {
 	var micros int64
 	err := s.read(ctx, func() *step {
@@ -99,7 +100,8 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	return i, err
 }
 
-// List returns one page of a topic's messages; see punctual.Inspector. Equal times are ordered by ID.
+// List returns one page of a topic's messages; see punctual.Inspector. Equal times are ordered by
+// ID.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
 	subject := fmt.Sprintf("of %s messages in %s", q.State, q.Topic)
@@ -202,7 +204,8 @@ func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, e
 
 func errNoTopic(name string) error { return fmt.Errorf("topic %s: %w", name, punctual.ErrNotFound) }
 
-// numberOf returns the number of a topic: nil for all topics, and 0, which no topic has, for one that does not exist.
+// numberOf returns the number of a topic: nil for all topics, and 0, which no topic has, for one
+// that does not exist.
 func (s *Store) numberOf(ctx context.Context, topic *string) (*int32, error) {
 	if topic == nil {
 		return nil, nil
@@ -247,7 +250,8 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 	return all, err
 }
 
-// Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live messages, or all those of q.Topic.
+// Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live
+// messages, or all those of q.Topic.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
 }

@@ -15,11 +15,13 @@ import (
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 )
 
-// stricter are the isolation levels above that of the store's own transactions, which are read committed.
+// stricter are the isolation levels above that of the store's own transactions, which are read
+// committed.
 var stricter = []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable}
 
-// newPoolAt returns a pool whose sessions have an isolation level as their default, as a role or a database may give it to them. The test
-// fails when a transaction of several statements begins there that does not say its own level.
+// newPoolAt returns a pool whose sessions have an isolation level as their default, as a role or a
+// database may give it to them. The test fails when a transaction of several statements begins
+// there that does not say its own level.
 func newPoolAt(t testing.TB, s *pgrig.Server, level pgx.TxIsoLevel) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(s.URL("postgres"))
@@ -48,8 +50,8 @@ func (l levelTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data p
 func (levelTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (levelTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// TraceQueryStart sees the statements that are sent alone. A statement that is all of its transaction waits for nobody, so the level does
-// not matter there.
+// TraceQueryStart sees the statements that are sent alone. A statement that is all of its
+// transaction waits for nobody, so the level does not matter there.
 func (l levelTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.HasPrefix(strings.ToLower(data.SQL), "begin") && !saysLevel(data.SQL) {
 		l.t.Errorf("P1: a transaction that does not say its isolation level begins with %s", data.SQL)
@@ -64,8 +66,9 @@ func saysLevel(statement string) bool {
 	return strings.HasPrefix(statement, "set transaction_isolation to 'read committed'") || strings.HasPrefix(statement, "begin isolation level read committed")
 }
 
-// P1: a push waits for the deletion of its topic, and then makes the topic anew, whatever level the sessions have by default. With a
-// snapshot from before the deletion the message would be stored under the old number of the topic, and swept.
+// P1: a push waits for the deletion of its topic, and then makes the topic anew, whatever level the
+// sessions have by default. With a snapshot from before the deletion the message would be stored
+// under the old number of the topic, and swept.
 func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 	t.Parallel()
 	for _, level := range stricter {
@@ -119,8 +122,9 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 	}
 }
 
-// P5: in a transaction of the caller's whose snapshot is older than a change of the message, an amendment is refused with a
-// serialization failure. "Not found" is said of what is not there, and stays true until the transaction ends.
+// P5: in a transaction of the caller's whose snapshot is older than a change of the message, an
+// amendment is refused with a serialization failure. "Not found" is said of what is not there, and
+// stays true until the transaction ends.
 func TestAmendBehindTheSnapshot(t *testing.T) {
 	t.Parallel()
 	one := func(rs []punctual.PushResult, err error) error {
@@ -220,8 +224,9 @@ func TestAmendBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// behindSnapshot pushes the message before, begins a transaction that takes its snapshot, and then calls change, by which others change
-// something that the snapshot does not show. It deletes the topics orders and new first, in case an earlier case has made them.
+// behindSnapshot pushes the message before, begins a transaction that takes its snapshot, and then
+// calls change, by which others change something that the snapshot does not show. It deletes the
+// topics orders and new first, in case an earlier case has made them.
 func behindSnapshot(t *testing.T, s *Store, level pgx.TxIsoLevel, change func(context.Context, *Store) error, before punctual.NewMessage) pgx.Tx {
 	t.Helper()
 	for _, topic := range []string{"orders", "new"} {

@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P1, P4: logical replication brings the tables to another server, but not the numbers that sequences have given. When that server is used
-// instead, no event is overwritten, no token is given again, and an examination says how new topics become possible.
+// P1, P4: logical replication brings the tables to another server, but not the numbers that
+// sequences have given. When that server is used instead, no event is overwritten, no token is
+// given again, and an examination says how new topics become possible.
 func TestLogicalReplica(t *testing.T) {
 	t.Parallel()
 	origin, target := pgrig.Start(t, "wal_level=logical"), pgrig.StartAnew(t, "wal_level=logical")

@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// shared is the server of all tests that neither stop it nor change its settings. Each test has schemas or a database of its own there.
+// shared is the server of all tests that neither stop it nor change its settings. Each test has
+// schemas or a database of its own there.
 var shared *pgrig.Server
 
 func TestMain(m *testing.M) {
@@ -61,14 +62,16 @@ func makeTopic(t testing.TB, s *Store, topic string) {
 	}
 }
 
-// spares are schemas of stores that tests have closed, because it is much cheaper to empty a schema than to make one. The one that was used
-// last is used next, because connections have prepared the statements for it.
+// spares are schemas of stores that tests have closed, because it is much cheaper to empty a schema
+// than to make one. The one that was used last is used next, because connections have prepared the
+// statements for it.
 type spares struct {
 	mu      sync.Mutex
 	schemas []spareSchema // guarded by mu
 }
 
-// spareSchema is a schema, and how many rows were deleted from it since its tables were last truncated.
+// spareSchema is a schema, and how many rows were deleted from it since its tables were last
+// truncated.
 type spareSchema struct {
 	name    string
 	deleted int64
@@ -93,7 +96,8 @@ func (s *spares) put(x spareSchema) {
 	s.schemas = append(s.schemas, x)
 }
 
-// emptySchema returns a schema with the tables of a store and nothing in them. Another test may get it when this one is over.
+// emptySchema returns a schema with the tables of a store and nothing in them. Another test may get
+// it when this one is over.
 func emptySchema(t testing.TB, pool *pgxpool.Pool) string {
 	t.Helper()
 	ctx := context.Background()
@@ -114,7 +118,8 @@ func emptySchema(t testing.TB, pool *pgxpool.Pool) string {
 	return x.name
 }
 
-// empty deletes the few rows of a test, so that plans stay valid, and truncates once many have been deleted.
+// empty deletes the few rows of a test, so that plans stay valid, and truncates once many have been
+// deleted.
 func (x *spareSchema) empty(ctx context.Context, pool *pgxpool.Pool) error {
 	tables := []string{"punctual.message", "punctual.finished", "punctual.topic", "punctual.dropped_topic"}
 	text := "UPDATE punctual.store SET clock = 0, steps = 0; UPDATE punctual.clock_step SET steps = 0, carried = true;"

@@ -16,14 +16,16 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// migration is a file that brings the tables from one version to the next. What a released one does never changes.
+// migration is a file that brings the tables from one version to the next. What a released one does
+// never changes.
 type migration struct {
 	version int
 	name    string
 	text    string
 }
 
-// migrations returns all migrations in order. The version of the last one is the version that this program needs.
+// migrations returns all migrations in order. The version of the last one is the version that this
+// program needs.
 func migrations(schema string) []migration {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil || len(names) == 0 {
@@ -52,13 +54,14 @@ type Version struct {
 	Pending []string
 }
 
-// Migrate brings the tables of a store to this program's version, and makes them where there are none. Of the options only Schema
-// counts. Several processes may call it at once; each migration takes effect as a whole or not at all.
-// Tables of a newer version stay as they are.
+// Migrate brings the tables of a store to this program's version, and makes them where there are
+// none. Of the options only Schema counts. Several processes may call it at once; each migration
+// takes effect as a whole or not at all. Tables of a newer version stay as they are.
 //
-// A migration of tables that are in use waits for a lock for 100 ms at a time, because all other statements wait behind it. It tries again
-// each second until ctx ends, for 30 s where ctx has no deadline. Then Migrate returns ErrOverloaded. That migration has changed nothing,
-// and those before it stay applied.
+// A migration of tables that are in use waits for a lock for 100 ms at a time, because all other
+// statements wait behind it. It tries again each second until ctx ends, for 30 s where ctx has no
+// deadline. Then Migrate returns ErrOverloaded. That migration has changed nothing, and those
+// before it stay applied.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, o *Options) error {
 	s, err := newStore(pool, o)
 	if err == nil {
@@ -90,14 +93,15 @@ func MigrationStatus(ctx context.Context, pool *pgxpool.Pool, o *Options) (Versi
 }
 
 const (
-	// migrationLockWait bounds how long a migration waits for a lock on a table, because all statements that come meanwhile wait behind it.
+	// migrationLockWait bounds how long a migration waits for a lock on a table, because all
+	// statements that come meanwhile wait behind it.
 	migrationLockWait = 100 * time.Millisecond
 	// migrationPause is how long the migration then lets the statements pass before it tries again.
 	migrationPause = time.Second
 )
 
-// migrate applies what is pending, in one transaction for each migration. An advisory lock keeps the migrations of other processes
-// waiting.
+// migrate applies what is pending, in one transaction for each migration. An advisory lock keeps
+// the migrations of other processes waiting.
 func migrate(ctx context.Context, s *Store) error {
 	v, err := s.version(ctx)
 	if err != nil {
@@ -112,8 +116,8 @@ func migrate(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// applyRetrying applies a migration, and tries again while other transactions use a table that it must lock. Once it has its locks, the
-// migration may take as long as ctx allows.
+// applyRetrying applies a migration, and tries again while other transactions use a table that it
+// must lock. Once it has its locks, the migration may take as long as ctx allows.
 func (s *Store) applyRetrying(ctx context.Context, m migration) error {
 	limit, end := within(ctx)
 	defer end()
@@ -141,7 +145,8 @@ func isLockTimeout(err error) bool {
 	return errors.As(err, &refused) && refused.Code == codeLockTimeout
 }
 
-// tableUsers names the server's processes that use tables of the store, or is "unknown" if that cannot be found out.
+// tableUsers names the server's processes that use tables of the store, or is "unknown" if that
+// cannot be found out.
 func (s *Store) tableUsers(ctx context.Context) string {
 	var users *string
 	err := s.read(ctx, func() *step {
@@ -204,7 +209,8 @@ type querier interface {
 }
 
 func (s *Store) readVersion(ctx context.Context, from querier) (v int, err error) {
-	// pg_class is read by a snapshot. to_regclass may answer from a cache, without a table that another process has made meanwhile.
+	// pg_class is read by a snapshot. to_regclass may answer from a cache, without a table that
+	// another process has made meanwhile.
 	const text = "SELECT EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')"
 	var there bool
 	if err := from.QueryRow(ctx, text, s.opt.Schema).Scan(&there); err != nil || !there {

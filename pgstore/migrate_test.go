@@ -14,8 +14,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P14: a migration of tables that somebody reads is refused, and the error names the reader. The statements of others do not wait long
-// behind the migration, which passes when the reader has ended.
+// P14: a migration of tables that somebody reads is refused, and the error names the reader. The
+// statements of others do not wait long behind the migration, which passes when the reader has
+// ended.
 func TestMigrateBesideAReader(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, shared)
@@ -70,7 +71,8 @@ func TestMigrateBesideAReader(t *testing.T) {
 	if err := s.applyRetrying(t.Context(), next); err != nil {
 		t.Errorf("migration without a reader: %v", err)
 	}
-	// Where nothing is pending a migration waits for nobody, not even for somebody who has a table locked.
+	// Where nothing is pending a migration waits for nobody, not even for somebody who has a table
+	// locked.
 	run(t, reader, inSchema("BEGIN; LOCK TABLE punctual.message", o.Schema))
 	if err := Migrate(ctx, pool, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("migration with a context that has ended: %v", err)
@@ -81,8 +83,8 @@ func TestMigrateBesideAReader(t *testing.T) {
 	run(t, reader, "ROLLBACK")
 }
 
-// The name of a schema may be a reserved word. One that begins with pg_, which the server keeps for itself, is refused before the server is
-// asked.
+// The name of a schema may be a reserved word. One that begins with pg_, which the server keeps for
+// itself, is refused before the server is asked.
 func TestNamesOfSchemas(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), shared.Database(t))

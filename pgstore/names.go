@@ -28,11 +28,12 @@ func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string,
 	})
 }
 
-// numbersAgain is how many of the latest numbers of topics NewCompanions reads again: a transaction that makes a topic may commit after one
-// that has made a topic with a greater number.
+// numbersAgain is how many of the latest numbers of topics NewCompanions reads again: a transaction
+// that makes a topic may commit after one that has made a topic with a greater number.
 const numbersAgain = 256
 
-// NewCompanions returns the names of new companions; see storekit.TopicNamer. A mark has the greatest number of a topic.
+// NewCompanions returns the names of new companions; see storekit.TopicNamer. A mark has the
+// greatest number of a topic.
 func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	a := s.waits.arrivals.Await(ctx, mark, wait)
 	return call(ctx, s, "new companions", "", nil, func() (c storekit.Companions, err error) {
@@ -55,10 +56,12 @@ func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Durati
 	})
 }
 
-// tellOfCompanions tells this process and others that there are new companions, or that the groups of a topic were set.
+// tellOfCompanions tells this process and others that there are new companions, or that the groups
+// of a topic were set.
 func (s *Store) tellOfCompanions() {
 	s.waits.notify(coming{topics: map[string]span{newCompanions: {}}})
 }
 
-// newCompanions stands for new companions among the topics that a notification names. It is no name of a topic.
+// newCompanions stands for new companions among the topics that a notification names. It is no name
+// of a topic.
 const newCompanions = "@"

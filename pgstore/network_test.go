@@ -22,8 +22,8 @@ func poolOver(t *testing.T, w *netrig.Wire) *pgxpool.Pool {
 	return newPool(t, &pgrig.Server{Addr: w.Addr})
 }
 
-// P1, P13: the network carries nothing in one direction for longer than callers wait, and then all arrives that was sent meanwhile. Each
-// message is delivered once.
+// P1, P13: the network carries nothing in one direction for longer than callers wait, and then all
+// arrives that was sent meanwhile. Each message is delivered once.
 func TestNetworkCut(t *testing.T) {
 	t.Parallel()
 	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
@@ -36,7 +36,8 @@ func TestNetworkCut(t *testing.T) {
 			ctx, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			_, err := s.Push(ctx, []punctual.NewMessage{{Topic: "orders", ID: "in doubt"}})
 			end()
-			// The pool may have tested the connection first, so that the call ended before anything of it was sent.
+			// The pool may have tested the connection first, so that the call ended before anything
+			// of it was sent.
 			if storekit.ErrorCode(err) != storekit.ErrorCode(context.DeadlineExceeded) {
 				wantIndeterminate(t, "push over a network that was cut", err)
 			}
@@ -73,8 +74,8 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// listener returns the client's port of a connection on which a store listens, as the server sees it; 0 while there is none. The
-// connection with the port but does not count.
+// listener returns the client's port of a connection on which a store listens, as the server sees
+// it; 0 while there is none. The connection with the port but does not count.
 func listener(t *testing.T, server *pgrig.Server, but int) int {
 	t.Helper()
 	out := doIt(t, server, fmt.Sprintf("select coalesce(max(client_port), 0) from pg_stat_activity where query = 'LISTEN \"punctual_due\"' and client_port <> %d", but))
@@ -85,8 +86,8 @@ func listener(t *testing.T, server *pgrig.Server, but int) int {
 	return port
 }
 
-// P11: the network has forgotten the connection that listens, so no notification comes. What others push is found all the same, and the
-// store listens on another connection.
+// P11: the network has forgotten the connection that listens, so no notification comes. What others
+// push is found all the same, and the store listens on another connection.
 func TestHalfOpenListener(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
@@ -116,12 +117,13 @@ func TestHalfOpenListener(t *testing.T) {
 	waitUntil(t, "the store listens on another connection", func() bool { return listener(t, server, port) != 0 })
 }
 
-// P14: a process that is paused and does not read its notifications holds up nobody. The server ends its connection,
-// so that it keeps no dead rows.
+// P14: a process that is paused and does not read its notifications holds up nobody. The server
+// ends its connection, so that it keeps no dead rows.
 func TestUnreadListener(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t, "fsync=off")
-	// The connection unread is made as the store makes the one that listens, but nobody reads from it.
+	// The connection unread is made as the store makes the one that listens, but nobody reads from
+	// it.
 	s := openStore(t, newPool(t, server), &Options{Migrate: true, OwnPool: true, heartbeat: time.Second})
 	unread, err := s.waits.others.connect()
 	if err != nil {

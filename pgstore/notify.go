@@ -15,18 +15,21 @@ import (
 )
 
 const (
-	// notifyGap is how long a process pauses after it has sent all that is pending, mostly in one notification.
+	// notifyGap is how long a process pauses after it has sent all that is pending, mostly in one
+	// notification.
 	notifyGap = 2 * time.Millisecond
 	// notifyBytes bounds the payload of a notification; PostgreSQL takes less than 8000.
 	notifyBytes = 7000
-	// heartbeat is how often the connection that listens is pinged, and how long a ping and the making of the connection may take.
+	// heartbeat is how often the connection that listens is pinged, and how long a ping and the
+	// making of the connection may take.
 	heartbeat = 10 * time.Second
 	// listenAgain is how long to wait before listening is tried again.
 	listenAgain = time.Second
 )
 
-// notifier notifies other processes of what is due soon, and receives their notifications. A notification is sent after the commit, in a
-// transaction of its own; topics that come meanwhile go into the next one. Any notification may be lost (P11).
+// notifier notifies other processes of what is due soon, and receives their notifications. A
+// notification is sent after the commit, in a transaction of its own; topics that come meanwhile go
+// into the next one. Any notification may be lost (P11).
 type notifier struct {
 	s      *Store
 	sender string          // names this process in its notifications
@@ -57,8 +60,8 @@ func (n *notifier) start() {
 	n.work.Go(n.send)
 }
 
-// close sends what is pending, for answerGrace at most, because what a process stores just before it ends, such as a command in a shell,
-// would otherwise wait for the polls of the other processes.
+// close sends what is pending, for answerGrace at most, because what a process stores just before
+// it ends, such as a command in a shell, would otherwise wait for the polls of the other processes.
 func (n *notifier) close() {
 	n.end()
 	late := time.AfterFunc(answerGrace, n.hangUp)
@@ -69,7 +72,8 @@ func (n *notifier) close() {
 
 func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
 
-// add queues topics for the next notification. It leaves out topics whose first time is more than scanAhead ahead.
+// add queues topics for the next notification. It leaves out topics whose first time is more than
+// scanAhead ahead.
 func (n *notifier) add(come coming) {
 	soon := n.s.clock.guess()/1000 + scanAhead.Milliseconds()
 	n.mu.Lock()
@@ -114,8 +118,9 @@ func (n *notifier) notify(payload string) error {
 	return n.s.sendAlone(ctx, n.s.step().add("notify", []any{n.channel(), payload}, nil).own(""))
 }
 
-// payloads empties pending into payloads: each has the sender, then a line for each topic, with its first time and, if that is another one, its
-// last time. Older programs ignore lines with two times, and find what is due by their poll.
+// payloads empties pending into payloads: each has the sender, then a line for each topic, with its
+// first time and, if that is another one, its last time. Older programs ignore lines with two
+// times, and find what is due by their poll.
 func (n *notifier) payloads() func(yield func(string) bool) {
 	n.mu.Lock()
 	pending := n.pending
@@ -142,11 +147,13 @@ func (n *notifier) payloads() func(yield func(string) bool) {
 	}
 }
 
-// errPooler says that notifications do not come through, because the connection has no session of its own.
+// errPooler says that notifications do not come through, because the connection has no session of
+// its own.
 var errPooler = errors.New("a pooler is in between")
 
 // listen receives notifications until close, or until it turns out that they cannot come through.
-// It logs one warning for each time without notifications at a server that answers. Of a server that does not, those who call it tell.
+// It logs one warning for each time without notifications at a server that answers. Of a server
+// that does not, those who call it tell.
 func (n *notifier) listen() {
 	answers, warned := false, false
 	for {
@@ -183,7 +190,8 @@ func (n *notifier) answers() bool {
 	return n.s.pool.Ping(ctx) == nil
 }
 
-// listenOnce receives notifications on a connection of its own until that breaks. heard reports whether it could listen.
+// listenOnce receives notifications on a connection of its own until that breaks. heard reports
+// whether it could listen.
 func (n *notifier) listenOnce() (heard bool, err error) {
 	conn, err := n.connect()
 	if err != nil {
@@ -220,8 +228,9 @@ func (n *notifier) begin(conn *pgx.Conn) error {
 	if backend != conn.PgConn().PID() {
 		return errPooler
 	}
-	// A process that is paused reads nothing, and the server would wait for it inside a transaction, which keeps dead rows from being
-	// removed. So the server is to end the connection after a while.
+	// A process that is paused reads nothing, and the server would wait for it inside a
+	// transaction, which keeps dead rows from being removed. So the server is to end the connection
+	// after a while.
 	if _, err := conn.Exec(n.ctx, fmt.Sprintf("SET tcp_user_timeout = %d", 3*n.s.opt.heartbeat.Milliseconds())); err != nil {
 		return err
 	}
@@ -259,8 +268,8 @@ func (n *notifier) hearUntil(conn *pgx.Conn, until time.Time) error {
 	}
 }
 
-// hear acts on one notification, unless this process has sent it. It ignores lines that it cannot read, because others may use the channel
-// too.
+// hear acts on one notification, unless this process has sent it. It ignores lines that it cannot
+// read, because others may use the channel too.
 func (n *notifier) hear(payload string) {
 	sender, rest, _ := strings.Cut(payload, "\n")
 	if sender == n.sender {

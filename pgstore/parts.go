@@ -9,18 +9,20 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A call with many items is carried out in parts, in order, each in one transaction where that is possible. No two items of a part name
-// the same message, so they may take effect together.
+// A call with many items is carried out in parts, in order, each in one transaction where that is
+// possible. No two items of a part name the same message, so they may take effect together.
 
 const (
-	// partItems is how many messages the items of a part name before no further item is added to the part.
+	// partItems is how many messages the items of a part name before no further item is added to
+	// the part.
 	partItems = 1000
 	// partBytes bounds the bodies of a part, unless it has one item.
 	partBytes = 2 << 20
 )
 
-// parts divides the items with these indices; nameOf returns the message of an item, and size how many bytes of bodies it has. more, if not
-// nil, returns further messages that an item names: those of its follow-ups.
+// parts divides the items with these indices; nameOf returns the message of an item, and size how
+// many bytes of bodies it has. more, if not nil, returns further messages that an item names: those
+// of its follow-ups.
 func parts(indices []int, nameOf func(i int) name, size func(i int) int, more func(i int) []name) [][]int {
 	var all [][]int
 	var seen map[name]bool
@@ -47,9 +49,9 @@ func parts(indices []int, nameOf func(i int) name, size func(i int) int, more fu
 	return all
 }
 
-// inParts carries out the parts of a call. The error of the first part is that of the call, if it is the only part or the
-// error is definite. Otherwise, and when a later part fails, inParts calls refuse for each item of that part and of the
-// parts after it, with the error of the item.
+// inParts carries out the parts of a call. The error of the first part is that of the call, if it
+// is the only part or the error is definite. Otherwise, and when a later part fails, inParts calls
+// refuse for each item of that part and of the parts after it, with the error of the item.
 func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, err error)) error {
 	for n, part := range all {
 		err := carryOut(part)
@@ -72,8 +74,8 @@ func inParts(all [][]int, carryOut func(part []int) error, refuse func(i int, er
 	return nil
 }
 
-// notDone returns the error of items that are given up because other items of the call have failed with err. They were never tried, or what
-// they had done was rolled back.
+// notDone returns the error of items that are given up because other items of the call have failed
+// with err. They were never tried, or what they had done was rolled back.
 func notDone(err error) error {
 	kind := punctual.ErrOverloaded
 	for _, k := range storekit.ErrorKinds() {

@@ -17,11 +17,13 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// access is a way to rows of a table: an index, and what the index condition must name besides the comparison of the topic.
+// access is a way to rows of a table: an index, and what the index condition must name besides the
+// comparison of the topic.
 type access struct{ index, condition string }
 
-// inOrder has the statements, but for those of readsAll, that reach rows of a table otherwise than by topic and ID, and the ways that
-// they may take. A list that is read from its end (_back) has the ways of the list without _back.
+// inOrder has the statements, but for those of readsAll, that reach rows of a table otherwise than
+// by topic and ID, and the ways that they may take. A list that is read from its end (_back) has
+// the ways of the list without _back.
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
 	"undeliverable":           {{"message_visible", "visible_at"}},
@@ -50,9 +52,10 @@ var inOrder = map[string][]access{
 // readsAll are statements that read all messages or finished records of a topic, or of all topics.
 var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "step_kept", "survey", "topic_needed"}
 
-// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps leads to each message and finished record by
-// an index or by its place, unless the statement is one that readsAll names. So the cost of no other statement grows with all that is in
-// these tables, or with the square of its batch.
+// TestPlans: whatever the server believes about the size of the tables, the plan that it keeps
+// leads to each message and finished record by an index or by its place, unless the statement is
+// one that readsAll names. So the cost of no other statement grows with all that is in these
+// tables, or with the square of its batch.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -93,8 +96,9 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPlansInCallersTransaction: in a caller's transaction the statements have the plans of TestPlans, too. After each call the caller's
-// settings, but for synchronous_commit, are what they were before, also after one whose context has ended half way.
+// TestPlansInCallersTransaction: in a caller's transaction the statements have the plans of
+// TestPlans, too. After each call the caller's settings, but for synchronous_commit, are what they
+// were before, also after one whose context has ended half way.
 func TestPlansInCallersTransaction(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -107,7 +111,8 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	}
 	leased, snoozed := leaseOne(t, s, "orders", "leased"), leaseOne(t, s, "orders", "snoozed")
 	tx, conn := callersConn(t, s)
-	// The server believes that the tables are so small that it is best to read all of them. It makes the plans that it would keep.
+	// The server believes that the tables are so small that it is best to read all of them. It
+	// makes the plans that it would keep.
 	run(t, conn, inSchema("ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
 	run(t, conn, "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 	before := settingsOf(t, conn)
@@ -180,7 +185,8 @@ func TestPlansInCallersTransaction(t *testing.T) {
 				}
 				return tx.QueryContext(ctx, text, args...)
 			})))
-			// The call may need fewer statements than the first one, which had to make topics. Then nothing has ended this call early.
+			// The call may need fewer statements than the first one, which had to make topics. Then
+			// nothing has ended this call early.
 			if !errors.Is(err, context.Canceled) && (err != nil || sent > stop && stop < statements-1) {
 				t.Errorf("%s, ended behind %d of %d statements: %v", name, stop, statements, err)
 			}
@@ -192,7 +198,8 @@ func TestPlansInCallersTransaction(t *testing.T) {
 	}
 }
 
-// callersConn returns a connection for a caller's transaction, as database/sql has it and as pgx has it.
+// callersConn returns a connection for a caller's transaction, as database/sql has it and as pgx
+// has it.
 func callersConn(t *testing.T, s *Store) (tx *sql.Conn, conn *pgx.Conn) {
 	t.Helper()
 	db := stdlib.OpenDBFromPool(s.pool)
@@ -208,14 +215,16 @@ func callersConn(t *testing.T, s *Store) (tx *sql.Conn, conn *pgx.Conn) {
 	return tx, conn
 }
 
-// queryFunc is a function as an argument of SQL. By it tests look at each statement of a transaction, or hand over what is no transaction.
+// queryFunc is a function as an argument of SQL. By it tests look at each statement of a
+// transaction, or hand over what is no transaction.
 type queryFunc func(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 
 func (f queryFunc) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	return f(ctx, text, args...)
 }
 
-// settingsOf returns all settings that hold on a connection, but for synchronous_commit, which the store may raise.
+// settingsOf returns all settings that hold on a connection, but for synchronous_commit, which the
+// store may raise.
 func settingsOf(t *testing.T, conn *pgx.Conn) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -232,8 +241,8 @@ func changed(before, after map[string]string) map[string]string {
 	return after
 }
 
-// TestPlanWithin: plan_within.sql changes the same settings in a caller's transaction as plan.sql does in the store's own, to the same
-// values.
+// TestPlanWithin: plan_within.sql changes the same settings in a caller's transaction as plan.sql
+// does in the store's own, to the same values.
 func TestPlanWithin(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -250,8 +259,8 @@ func TestPlanWithin(t *testing.T) {
 	}
 }
 
-// fillTables returns statements after which the tables hold so many topics, so many messages in some of them, live, dead and finished, and
-// so many finished records.
+// fillTables returns statements after which the tables hold so many topics, so many messages in
+// some of them, live, dead and finished, and so many finished records.
 func fillTables(s *Store, rows int) string {
 	return inSchema(fmt.Sprintf(`
 		INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
@@ -276,7 +285,8 @@ func run(t *testing.T, conn *pgx.Conn, text string) (rows [][]byte) {
 	return rows
 }
 
-// keptPlan returns the plan that the server makes for a statement without knowing its arguments, and keeps.
+// keptPlan returns the plan that the server makes for a statement without knowing its arguments,
+// and keeps.
 func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	t.Helper()
 	run(t, conn, "BEGIN; "+s.sql.text("plan"))
@@ -284,7 +294,8 @@ func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	return explain(t, conn, s.sql.text(name))
 }
 
-// explain returns the plan that the server makes for a statement under the settings of the transaction.
+// explain returns the plan that the server makes for a statement under the settings of the
+// transaction.
 func explain(t *testing.T, conn *pgx.Conn, text string) planNode {
 	t.Helper()
 	params := 0

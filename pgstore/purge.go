@@ -12,10 +12,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Purge removes messages without delivering them; see punctual.Inspector. It judges their states by the time at which it begins,
-// and takes effect in steps of at most 5000 messages. It passes by messages that other transactions hold, and in the end tries those again
-// until ctx ends, or for 30 s where ctx has no deadline. Then it returns ErrOverloaded, and ErrIndeterminate as well if it has removed
-// others.
+// Purge removes messages without delivering them; see punctual.Inspector. It judges their states by
+// the time at which it begins, and takes effect in steps of at most 5000 messages. It passes by
+// messages that other transactions hold, and in the end tries those again until ctx ends, or for 30
+// s where ctx has no deadline. Then it returns ErrOverloaded, and ErrIndeterminate as well if it
+// has removed others.
 func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error) {
 	var n int64 // also beside an error
 	_, err := call(ctx, s, "purge", "of "+q.Topic, storekit.CheckTopic(q.Topic), func() (_ int64, err error) {
@@ -62,8 +63,8 @@ type purging struct {
 	total int64 // how many messages it has removed
 }
 
-// awaitHeld repeats steps until they pass by no message any more, or the time of within is over. It holds no lock in between, so
-// claims find the messages that are to stay.
+// awaitHeld repeats steps until they pass by no message any more, or the time of within is over. It
+// holds no lock in between, so claims find the messages that are to stay.
 func (p *purging) awaitHeld(ctx context.Context, again []*purged) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -122,8 +123,9 @@ type purged struct {
 // passedBy reports whether a step has left messages that others had locked, or have just changed.
 func (p *purged) passedBy() bool { return p.fitting > int64(len(p.ids)) }
 
-// purgeSome locks what a step of a purge removes, and then removes it. One statement cannot do both, because a statement that has locked a
-// row which was changed a moment ago does not see the version of the row that the change has left.
+// purgeSome locks what a step of a purge removes, and then removes it. One statement cannot do
+// both, because a statement that has locked a row which was changed a moment ago does not see the
+// version of the row that the change has left.
 func (s *Store) purgeSome(ctx context.Context, statement string, args []any) (found *purged, err error) {
 	var micros int64
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
@@ -147,10 +149,11 @@ func halfDone(err error) error {
 	return fmt.Errorf("%w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// DeleteTopic removes a topic and its companions with all that they hold; see punctual.Inspector. It takes effect in one
-// atomic step. The rows of the messages are removed and counted afterwards, some thousand at a time, while others push to the topic anew. If
-// that fails, for instance because ctx ends, the error is ErrIndeterminate beside the number of those counted; the topic is deleted then,
-// and the store removes the rest in the background.
+// DeleteTopic removes a topic and its companions with all that they hold; see punctual.Inspector.
+// It takes effect in one atomic step. The rows of the messages are removed and counted afterwards,
+// some thousand at a time, while others push to the topic anew. If that fails, for instance because
+// ctx ends, the error is ErrIndeterminate beside the number of those counted; the topic is deleted
+// then, and the store removes the rest in the background.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	var n int64 // also beside an error
 	_, err := call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (_ int64, err error) {
@@ -160,7 +163,8 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return n, err
 }
 
-// deleteTopic holds up the sweeps of all processes meanwhile, so that it alone removes and counts the messages.
+// deleteTopic holds up the sweeps of all processes meanwhile, so that it alone removes and counts
+// the messages.
 func (s *Store) deleteTopic(ctx context.Context, topic string) (n int64, err error) {
 	conn, err := s.acquire(ctx)
 	if err != nil {
@@ -191,15 +195,17 @@ func (s *Store) deleteTopic(ctx context.Context, topic string) (n int64, err err
 }
 
 const (
-	// deletionLockWait is how long the deletion of a topic waits for a lock at a time. Pushes to topics that share the lock wait behind it.
+	// deletionLockWait is how long the deletion of a topic waits for a lock at a time. Pushes to
+	// topics that share the lock wait behind it.
 	deletionLockWait = 100 * time.Millisecond
-	// deletionPause is how long the deletion then lets the pushes pass before it tries again. A purge that meets held messages pauses so long
-	// at most, too.
+	// deletionPause is how long the deletion then lets the pushes pass before it tries again. A
+	// purge that meets held messages pauses so long at most, too.
 	deletionPause = 200 * time.Millisecond
 )
 
-// dropTopic removes a topic and its companions, but not their messages; dropped is empty where there is no such topic. It
-// tries again until ctx ends, or for callTime, while another transaction holds the topic's lock, as after a push to it.
+// dropTopic removes a topic and its companions, but not their messages; dropped is empty where
+// there is no such topic. It tries again until ctx ends, or for callTime, while another transaction
+// holds the topic's lock, as after a push to it.
 func (s *Store) dropTopic(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
 	ctx, end := within(ctx)
 	defer end()
@@ -215,8 +221,8 @@ func (s *Store) dropTopic(ctx context.Context, topic string) (dropped []droppedT
 	}
 }
 
-// dropTopicNow removes a topic and its companions while no push to one of them is under way. If that takes a wait of more than
-// deletionLockWait, it changes nothing and returns errLockTimeout.
+// dropTopicNow removes a topic and its companions while no push to one of them is under way. If
+// that takes a wait of more than deletionLockWait, it changes nothing and returns errLockTimeout.
 func (s *Store) dropTopicNow(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
 	parent, _ := storekit.Companion(topic)
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {

@@ -36,19 +36,21 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	})
 }
 
-// push is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx or SettleManyTx.
+// push is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx or
+// SettleManyTx.
 type push struct {
 	s   *Store
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
-	// dues are the due times of follow-ups that are to be stored, by index; nil of a push, whose due times the server finds.
+	// dues are the due times of follow-ups that are to be stored, by index; nil of a push, whose
+	// due times the server finds.
 	dues []time.Time
 
-	// lockWait is for how long the next transaction waits for the lock of a message at most. It is 0 in a transaction
-	// of the caller's, where the caller's own lock_timeout holds.
+	// lockWait is for how long the next transaction waits for the lock of a message at most. It is
+	// 0 in a transaction of the caller's, where the caller's own lock_timeout holds.
 	lockWait time.Duration
-	// prove makes sure that those of the messages that a transaction of the caller's has not found are not there. It is nil in one of the
-	// store's own.
+	// prove makes sure that those of the messages that a transaction of the caller's has not found
+	// are not there. It is nil in one of the store's own.
 	prove func(ctx context.Context, l *locked, names []name) error
 
 	events []toldEvent // what the transactions so far have stored; Push notifies of them in the end
@@ -92,11 +94,12 @@ func (p *push) topics(part []int) []string {
 	return distinct(part, func(i int) string { return p.ms[i].Topic })
 }
 
-// share begins a step that keeps the topics of a part from being deleted until the transaction ends.
+// share begins a step that keeps the topics of a part from being deleted until the transaction
+// ends.
 func (p *push) share(part []int) *step { return p.s.shareTopics(p.topics(part), p.lockWait) }
 
-// shareTopics begins a step that keeps topics from being deleted until the transaction ends. From then on the transaction waits for a lock
-// no longer than lockWait, unless that is 0.
+// shareTopics begins a step that keeps topics from being deleted until the transaction ends. From
+// then on the transaction waits for a lock no longer than lockWait, unless that is 0.
 func (s *Store) shareTopics(topics []string, lockWait time.Duration) *step {
 	return s.addShare(s.step(), topics, lockWait)
 }
@@ -123,11 +126,13 @@ func distinct(part []int, topicOf func(i int) string) []string {
 	return out
 }
 
-// way carries the steps of a push to the server: each in a transaction of the store's own, or all in one of the caller's.
+// way carries the steps of a push to the server: each in a transaction of the store's own, or all
+// in one of the caller's.
 type way interface {
 	// write runs a step: as a transaction of the store's own, or as the next part of the caller's.
 	write(ctx context.Context, build func() *step) error
-	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else who needs one of them waits.
+	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else
+	// who needs one of them waits.
 	create(ctx context.Context, build func() *step) error
 	// transact runs f in a transaction of the store's own, or in that of the caller.
 	transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error
@@ -140,8 +145,9 @@ type stepper interface {
 	send(ctx context.Context, x *step) error
 }
 
-// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none of the topics tells of pushes, and
-// no message has an IfDue. Beside an error it returns the messages that have no answer yet.
+// push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none
+// of the topics tells of pushes, and no message has an IfDue. Beside an error it returns the
+// messages that have no answer yet.
 func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
 		free, inUse := p.byCondition(left)
@@ -182,8 +188,8 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 	return nil, nil
 }
 
-// byCondition divides messages into those that are to be stored if their ID is free, and those that must not be stored then, because
-// they have an IfDue.
+// byCondition divides messages into those that are to be stored if their ID is free, and those that
+// must not be stored then, because they have an IfDue.
 func (p *push) byCondition(part []int) (free, conditional []int) {
 	if !slices.ContainsFunc(part, p.hasIfDue) {
 		return part, nil
@@ -198,16 +204,19 @@ func (p *push) byCondition(part []int) (free, conditional []int) {
 	return free, conditional
 }
 
-// hasIfDue reports whether a message is to be stored only in the place of one that is due at a certain time.
+// hasIfDue reports whether a message is to be stored only in the place of one that is due at a
+// certain time.
 func (p *push) hasIfDue(i int) bool { return !p.ms[i].IfDue.IsZero() }
 
-// reset makes err, which may be nil, the whole answer for a message, because a try that was rolled back may have left another one.
+// reset makes err, which may be nil, the whole answer for a message, because a try that was rolled
+// back may have left another one.
 func (p *push) reset(i int, err error) {
 	r := &p.out[i]
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
 
-// inserted is the answer of push.sql or replace.sql, or what follows from the answer of push_new.sql.
+// inserted is the answer of push.sql or replace.sql, or what follows from the answer of
+// push_new.sql.
 type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
@@ -239,9 +248,10 @@ func (g *inserted) scan(rows scanner) error {
 	return nil
 }
 
-// insert stores those messages of a part whose topic exists, takes pushes and does not tell of them, and whose ID is free. Where the store
-// has made all IDs it uses push_new.sql, which does not look whether they are free. In a transaction of the caller's it uses push.sql in
-// any case, because with push_new.sql an ID that is in use after all would abort that transaction.
+// insert stores those messages of a part whose topic exists, takes pushes and does not tell of
+// them, and whose ID is free. Where the store has made all IDs it uses push_new.sql, which does not
+// look whether they are free. In a transaction of the caller's it uses push.sql in any case,
+// because with push_new.sql an ID that is in use after all would abort that transaction.
 func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
 	got := newInserted()
 	if len(part) == 0 {
@@ -266,8 +276,8 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 // chosen reports whether the caller has chosen the ID of a message.
 func (p *push) chosen(i int) bool { return p.ms[i].ID != "" }
 
-// insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has stored nothing, if one of the IDs
-// is in use all the same.
+// insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has
+// stored nothing, if one of the IDs is in use all the same.
 func (p *push) insertNew(ctx context.Context, w way, part []int) (got *inserted, err error) {
 	var number int // of the messages that the statement has stored
 	err = w.write(ctx, func() *step {
@@ -311,8 +321,9 @@ func newInserted() *inserted {
 	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), tells: make(map[string]bool), due: make(map[stored]int64)}
 }
 
-// insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the events. It returns the messages that it
-// has not stored, because their IDs are in use, or because their topic was deleted or paused since.
+// insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the
+// events. It returns the messages that it has not stored, because their IDs are in use, or because
+// their topic was deleted or paused since.
 func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
@@ -343,7 +354,8 @@ func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int
 	return rest, err
 }
 
-// tellOf stores the events of messages that were stored at now, in ms, as far as their topics tell of pushes. It returns the events.
+// tellOf stores the events of messages that were stored at now, in ms, as far as their topics tell
+// of pushes. It returns the events.
 func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *locked, now int64) ([]toldEvent, error) {
 	c := p.s.changes()
 	for _, i := range part {
@@ -355,8 +367,8 @@ func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *loc
 	return c.events, w.tell(ctx, to, c)
 }
 
-// took takes in what a statement that stores messages says of one, and reports whether that is the answer: the message was stored, with
-// the status given, or would be due too late.
+// took takes in what a statement that stores messages says of one, and reports whether that is the
+// answer: the message was stored, with the status given, or would be due too late.
 func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 	r := &p.out[i]
 	if due, ok := got.due[stored{got.numbers[r.Topic], r.ID}]; ok {
@@ -373,7 +385,8 @@ func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 	return false
 }
 
-// args returns the arguments that push.sql, push_new.sql and replace.sql share: all of replace.sql, and all but the last one of the others.
+// args returns the arguments that push.sql, push_new.sql and replace.sql share: all of replace.sql,
+// and all but the last one of the others.
 func (p *push) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]*int64, n)
@@ -411,8 +424,9 @@ func (p *push) args(part []int) []any {
 	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
 }
 
-// createTopics makes those of the topics that do not exist, and the topics that they are companions of. It waits for another transaction
-// that makes one of them, for lockWait at most unless that is 0. None of them is deleted meanwhile, so no companion stays without its topic.
+// createTopics makes those of the topics that do not exist, and the topics that they are companions
+// of. It waits for another transaction that makes one of them, for lockWait at most unless that is
+// 0. None of them is deleted meanwhile, so no companion stays without its topic.
 func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
 	topics = withParents(topics)
 	err := w.create(ctx, func() *step {
@@ -439,10 +453,11 @@ func withParents(topics []string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// pushInUse pushes messages whose IDs were in use a moment ago, or have to be because of an IfDue. It locks whatever has the IDs. It
-// returns the messages whose ID has become free, or whose topic was deleted, meanwhile; those with an IfDue it refuses instead. The caller
-// inserts the returned ones outside this transaction, unless that is the caller's of PushTx, because an insert may wait for other
-// transactions, which may want a row that this transaction holds.
+// pushInUse pushes messages whose IDs were in use a moment ago, or have to be because of an IfDue.
+// It locks whatever has the IDs. It returns the messages whose ID has become free, or whose topic
+// was deleted, meanwhile; those with an IfDue it refuses instead. The caller inserts the returned
+// ones outside this transaction, unless that is the caller's of PushTx, because an insert may wait
+// for other transactions, which may want a row that this transaction holds.
 func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil

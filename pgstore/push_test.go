@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The answer of a push is that of the try that was committed. A try that was rolled back may have met another holder of the ID, and
-// nothing of what that try has found stays in the answer.
+// The answer of a push is that of the try that was committed. A try that was rolled back may have
+// met another holder of the ID, and nothing of what that try has found stays in the answer.
 func TestPushAnswersAfterARollback(t *testing.T) {
 	t.Parallel()
 	due := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
@@ -46,7 +46,8 @@ func TestPushAnswersAfterARollback(t *testing.T) {
 	}
 }
 
-// The answer of a push whose IDs the store makes is computed from the topics and the clock. It says what is stored of each message.
+// The answer of a push whose IDs the store makes is computed from the topics and the clock. It says
+// what is stored of each message.
 func TestPushOfNewIDs(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 123_456_000, time.UTC)) // within a millisecond, so that delays are rounded up
@@ -97,8 +98,8 @@ func TestPushOfNewIDs(t *testing.T) {
 	wantNoProblem(t, s)
 }
 
-// P7: an ID that the store has made is in use all the same. The message with that ID is a duplicate, and the other messages of the push are
-// stored, each once.
+// P7: an ID that the store has made is in use all the same. The message with that ID is a
+// duplicate, and the other messages of the push are stored, each once.
 func TestPushOfNewIDInUse(t *testing.T) {
 	t.Parallel()
 	tables := openFresh(t, nil).(*Store)

@@ -15,8 +15,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestRemovalBehindAChange: while a change of a message is under way, such as the extension of its lease, a purge and an ack pass by the
-// message and try again. Then they remove it in the state that the change has left.
+// TestRemovalBehindAChange: while a change of a message is under way, such as the extension of its
+// lease, a purge and an ack pass by the message and try again. Then they remove it in the state
+// that the change has left.
 func TestRemovalBehindAChange(t *testing.T) {
 	t.Parallel()
 	ack := func(ctx context.Context, s *Store, d *punctual.Delivery) error {
@@ -71,7 +72,8 @@ func TestRemovalBehindAChange(t *testing.T) {
 	}
 }
 
-// awaitAgain waits until a call is about to try again; see pausedBefore. It fails the test if the call ends before.
+// awaitAgain waits until a call is about to try again; see pausedBefore. It fails the test if the
+// call ends before.
 func awaitAgain(t *testing.T, call string, paused <-chan struct{}, ended <-chan error) {
 	t.Helper()
 	select {
@@ -83,8 +85,8 @@ func awaitAgain(t *testing.T, call string, paused <-chan struct{}, ended <-chan 
 	}
 }
 
-// untilFree repeats a call that gives up because its message is held. The call may do so on a slow machine, which takes all the time that the
-// call has for its first try.
+// untilFree repeats a call that gives up because its message is held. The call may do so on a slow
+// machine, which takes all the time that the call has for its first try.
 func untilFree(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, errHeld) {
@@ -93,8 +95,8 @@ func untilFree(call func() error) error {
 	}
 }
 
-// TestChangeBehindAReplacement: a change that waits for a push which replaces the message finds the new one (P5). There is no
-// instant at which the ID is free.
+// TestChangeBehindAReplacement: a change that waits for a push which replaces the message finds the
+// new one (P5). There is no instant at which the ID is free.
 func TestChangeBehindAReplacement(t *testing.T) {
 	t.Parallel()
 	for _, change := range []punctual.Change{punctual.ChangeCancel, punctual.ChangeReschedule, punctual.ChangeRequeue} {
@@ -145,8 +147,9 @@ func TestChangeBehindAReplacement(t *testing.T) {
 	}
 }
 
-// TestPushHalfRefused: a push stores the messages whose IDs are free, and then locks the messages that have the other IDs. When the latter
-// fails, the messages with these IDs alone have the error, and the others are stored (P13).
+// TestPushHalfRefused: a push stores the messages whose IDs are free, and then locks the messages
+// that have the other IDs. When the latter fails, the messages with these IDs alone have the error,
+// and the others are stored (P13).
 func TestPushHalfRefused(t *testing.T) {
 	t.Parallel()
 	s := openFresh(t, nil).(*Store)
@@ -195,8 +198,8 @@ func awaitBlocked(t *testing.T, s *Store, pid int) {
 	awaitBlockedOr(t, s, pid, func() bool { return false })
 }
 
-// awaitBlockedOr is awaitBlocked for a call that should wait and may fail to. It also returns when done reports that the call has ended
-// without waiting.
+// awaitBlockedOr is awaitBlocked for a call that should wait and may fail to. It also returns when
+// done reports that the call has ended without waiting.
 func awaitBlockedOr(t *testing.T, s *Store, pid int, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
@@ -214,7 +217,8 @@ func awaitBlockedOr(t *testing.T, s *Store, pid int, done func() bool) {
 	}
 }
 
-// A topic that is deleted while a change waits for its message takes the message along: the change finds nothing.
+// A topic that is deleted while a change waits for its message takes the message along: the change
+// finds nothing.
 func TestTopicDeletedUnderAChange(t *testing.T) {
 	t.Parallel()
 	amend := func(c punctual.Change) func(*Store, punctual.Delivery) error {
@@ -288,8 +292,8 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 	}
 }
 
-// P1: the deletion of a topic waits for pushes to the topic that are under way, and takes their messages along. Otherwise a push could
-// succeed under the number of a topic that is gone.
+// P1: the deletion of a topic waits for pushes to the topic that are under way, and takes their
+// messages along. Otherwise a push could succeed under the number of a topic that is gone.
 func TestDeletionWaitsForPushes(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -325,8 +329,8 @@ func TestDeletionWaitsForPushes(t *testing.T) {
 	}
 }
 
-// A purge judges the states of messages by the time at which it begins: a message that is pushed later, dies later or becomes ready later
-// stays.
+// A purge judges the states of messages by the time at which it begins: a message that is pushed
+// later, dies later or becomes ready later stays.
 func TestPurgeLeavesWhatCameLater(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -365,8 +369,9 @@ func TestPurgeLeavesWhatCameLater(t *testing.T) {
 	}
 }
 
-// P14: a transaction holds one of the messages that a purge is to remove. The purge removes the others while that is open, so it keeps no
-// lock of theirs, and the held one when the transaction is over.
+// P14: a transaction holds one of the messages that a purge is to remove. The purge removes the
+// others while that is open, so it keeps no lock of theirs, and the held one when the transaction
+// is over.
 func TestPurgeBesideAHeldMessage(t *testing.T) {
 	t.Parallel()
 	const all = 20
@@ -412,7 +417,8 @@ func TestPurgeBesideAHeldMessage(t *testing.T) {
 	}
 }
 
-// P13: a purge that ends while a message is held says so. The error is definite if the purge has removed nothing.
+// P13: a purge that ends while a message is held says so. The error is definite if the purge has
+// removed nothing.
 func TestPurgeGivesUp(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int64{0, 1} {
@@ -451,9 +457,10 @@ func TestPurgeGivesUp(t *testing.T) {
 	}
 }
 
-// P13: a transaction holds a dead message past its retention, and was told that there is no such message. A longer retention, which would
-// bring the message back, is refused while the transaction is open, and other changes of the settings pass. When the transaction is over,
-// the message is removed before the retention becomes longer.
+// P13: a transaction holds a dead message past its retention, and was told that there is no such
+// message. A longer retention, which would bring the message back, is refused while the transaction
+// is open, and other changes of the settings pass. When the transaction is over, the message is
+// removed before the retention becomes longer.
 func TestLongerRetentionBesideAHeldMessage(t *testing.T) {
 	t.Parallel()
 	retention := func(d time.Duration) punctual.SettingsPatch { return punctual.SettingsPatch{DeadRetention: &d} }

@@ -11,16 +11,18 @@ import (
 const (
 	// reserveConns is how many connections the reserve has at most.
 	reserveConns = 3
-	// reserveAfter is how long a call that finds the pool full waits for a connection of it before it takes one of the reserve.
+	// reserveAfter is how long a call that finds the pool full waits for a connection of it before
+	// it takes one of the reserve.
 	reserveAfter = 20 * time.Millisecond
 	// reserveIdle is for how long a connection of the reserve is kept that nobody uses.
 	reserveIdle = 30 * time.Second
 )
 
-// reserve has connections beside the pool. It is needed because handlers that each hold a transaction may have all connections of
-// the pool, for as long as they like. The leases of their messages are then renewed over the reserve, which serves all other calls as
-// well. Most of them hold a connection for a moment only, so a few are enough. Calls that read all messages, which takes long, wait
-// for the pool instead.
+// reserve has connections beside the pool. It is needed because handlers that each hold a
+// transaction may have all connections of the pool, for as long as they like. The leases of their
+// messages are then renewed over the reserve, which serves all other calls as well. Most of them
+// hold a connection for a moment only, so a few are enough. Calls that read all messages, which
+// takes long, wait for the pool instead.
 type reserve struct {
 	mu   sync.Mutex
 	pool *pgxpool.Pool // guarded by mu: nil until it is needed
@@ -35,7 +37,8 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return s.acquireWithin(ctx, reserveAfter)
 }
 
-// acquireWithin waits so long for a connection of the pool. If the pool is full then, it takes a connection of the reserve.
+// acquireWithin waits so long for a connection of the pool. If the pool is full then, it takes a
+// connection of the reserve.
 func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool.Conn, error) {
 	short, end := context.WithTimeout(ctx, wait)
 	defer end()
@@ -56,8 +59,8 @@ func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool
 	return s.pool.Acquire(ctx) // the server has no connection for the reserve
 }
 
-// get returns the pool of the reserve, which it makes if need be. It has the configuration of the store's pool but for
-// how many connections it has and how long it keeps them.
+// get returns the pool of the reserve, which it makes if need be. It has the configuration of the
+// store's pool but for how many connections it has and how long it keeps them.
 func (r *reserve) get(ctx context.Context, like *pgxpool.Pool) (*pgxpool.Pool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,7 +32,8 @@ func poolOf(t *testing.T, server *pgrig.Server, conns int32) *pgxpool.Pool {
 	return pool
 }
 
-// holdAll takes all connections of the store's pool until the test ends, each with an open transaction, and shows that none is left.
+// holdAll takes all connections of the store's pool until the test ends, each with an open
+// transaction, and shows that none is left.
 func holdAll(t *testing.T, s *Store) {
 	t.Helper()
 	for s.pool.Stat().AcquiredConns() < s.pool.Stat().MaxConns() {
@@ -49,7 +50,8 @@ func holdAll(t *testing.T, s *Store) {
 	}
 }
 
-// P10, P14: handlers hold all connections of the pool. Leases are renewed all the same, and messages are acked, claimed and pushed.
+// P10, P14: handlers hold all connections of the pool. Leases are renewed all the same, and
+// messages are acked, claimed and pushed.
 func TestPoolHeldByHandlers(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, poolOf(t, shared, 2), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -75,7 +77,8 @@ func TestPoolHeldByHandlers(t *testing.T) {
 	}
 }
 
-// What works without an open store, and an Open that fails, closes the connections that it has made beside a full pool.
+// What works without an open store, and an Open that fails, closes the connections that it has made
+// beside a full pool.
 func TestReserveEndsWithoutAStore(t *testing.T) {
 	t.Parallel()
 	there := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -128,8 +131,8 @@ func TestReserveEndsWithoutAStore(t *testing.T) {
 	}
 }
 
-// P3, P6: there are more handlers than the pool has connections, and each needs a transaction for longer than its lease. All finish in
-// their first attempt.
+// P3, P6: there are more handlers than the pool has connections, and each needs a transaction for
+// longer than its lease. All finish in their first attempt.
 func TestSlowHandlersWithTransactions(t *testing.T) {
 	t.Parallel()
 	const handlers, conns = 4, 2

@@ -6,7 +6,8 @@ import (
 	"github.com/punctualmq/punctual/storetest"
 )
 
-// P11: the end of a pause wakes claims that wait in other processes, also when notifications do not come.
+// P11: the end of a pause wakes claims that wait in other processes, also when notifications do not
+// come.
 func TestResumeWakesOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for name, deaf := range map[string]bool{"with notifications": false, "without notifications": true} {

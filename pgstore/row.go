@@ -16,8 +16,8 @@ import (
 // name names a message.
 type name struct{ topic, id string }
 
-// row is a row of the table message, mostly one that a transaction has locked. It is a live message, a dead one, or neither: then it is
-// the remembered ID of a finished message.
+// row is a row of the table message, mostly one that a transaction has locked. It is a live
+// message, a dead one, or neither: then it is the remembered ID of a finished message.
 type row struct {
 	name
 	lifecycle.Message
@@ -28,7 +28,8 @@ type row struct {
 	forgetAt   int64 // when the ID of a finished message is free again; 0 in a row that is live or dead
 	replaced   bool  // a follow-up of the message's own settlement takes this row, so nothing else is to be written there
 
-	// What changes.apply has decided to keep of a message that finishes. recordUntil is 0 unless a finished record is kept.
+	// What changes.apply has decided to keep of a message that finishes. recordUntil is 0 unless a
+	// finished record is kept.
 	outcome              punctual.Outcome
 	endedAt, recordUntil int64
 }
@@ -46,7 +47,8 @@ func scanRow(rows scanner) (*row, error) {
 	return r, err
 }
 
-// place takes in the columns that say whether a message is live or dead. The caller has set the token before.
+// place takes in the columns that say whether a message is live or dead. The caller has set the
+// token before.
 func (r *row) place(visibleAt, diedAt *int64, reason *string) {
 	switch {
 	case visibleAt != nil:
@@ -67,8 +69,9 @@ func orZero[T any](column *T) (value T) {
 	return value
 }
 
-// state returns the state of the message at now, in ms: StateNone for the remembered ID of a finished message and for a dead message past
-// its retention. A message is dead by its column died_at, so that one that has lost its reason does not pass for a live one.
+// state returns the state of the message at now, in ms: StateNone for the remembered ID of a
+// finished message and for a dead message past its retention. A message is dead by its column
+// died_at, so that one that has lost its reason does not pass for a live one.
 func (r *row) state(now int64, set *punctual.Settings) punctual.State {
 	switch {
 	case r.live:
@@ -87,8 +90,8 @@ func (r *row) holder(now int64, set *punctual.Settings) lifecycle.Holder {
 	return lifecycle.Holder{State: r.state(now, set), Due: r.Due, Died: r.Died, Remembered: r.forgetAt > now}
 }
 
-// setAttributes gives a message that is read the attributes of its block, which is nil when it has none. The column remember
-// repeats one of them, because statements need it.
+// setAttributes gives a message that is read the attributes of its block, which is nil when it has
+// none. The column remember repeats one of them, because statements need it.
 func setAttributes(m *punctual.Message, block []byte) error {
 	a, err := storekit.ReadAttributes(block)
 	if err != nil {
@@ -98,7 +101,8 @@ func setAttributes(m *punctual.Message, block []byte) error {
 	return nil
 }
 
-// encodeHeaders writes headers, sorted by name, each name and value after its length. It returns nil if there are none.
+// encodeHeaders writes headers, sorted by name, each name and value after its length. It returns
+// nil if there are none.
 func encodeHeaders(h map[string]string) []byte {
 	var out []byte
 	for _, key := range slices.Sorted(maps.Keys(h)) {
@@ -130,7 +134,8 @@ func decodeHeaders(from []byte) (map[string]string, error) {
 	return h, nil
 }
 
-// encodeFailure writes an entry of a history: attempt, time in ms and text. claim.sql and end.sql write the same form.
+// encodeFailure writes an entry of a history: attempt, time in ms and text. claim.sql and end.sql
+// write the same form.
 func encodeFailure(f punctual.Failure) []byte {
 	return fmt.Appendf(nil, "%d %d %s", f.Attempt, f.At.UnixMilli(), f.Error)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// How statements reach the server: one transaction in one message, or a transaction of several steps. Both are
-// tried again when the server rolled them back because others were in the way.
+// How statements reach the server: one transaction in one message, or a transaction of several
+// steps. Both are tried again when the server rolled them back because others were in the way.
 
 const (
 	// tries bounds how often a transaction is tried that others keep from happening.
 	tries = 10
-	// callTime bounds a part of a call, and a transaction with its further tries, where the context has no deadline, so that no call
-	// hangs on a server that hangs.
+	// callTime bounds a part of a call, and a transaction with its further tries, where the context
+	// has no deadline, so that no call hangs on a server that hangs.
 	callTime = 30 * time.Second
 )
 
@@ -59,8 +59,8 @@ func (x *step) add(name string, args []any, each func(scanner) error) *step {
 	return x
 }
 
-// own makes a step a transaction of the store's own: it puts level.sql in front, and behind that the statement plan, which says how the
-// server is to read, unless plan is "".
+// own makes a step a transaction of the store's own: it puts level.sql in front, and behind that
+// the statement plan, which says how the server is to read, unless plan is "".
 func (x *step) own(plan string) *step {
 	if plan != "" {
 		x.prepend(plan, nil, nil)
@@ -99,10 +99,12 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTime)
 }
 
-// answerGrace is how long some calls, such as claims, still wait for an answer after their context has ended.
+// answerGrace is how long some calls, such as claims, still wait for an answer after their context
+// has ended.
 const answerGrace = time.Second
 
-// outliving returns a context that ends answerGrace after ctx, or after callTime if that is earlier.
+// outliving returns a context that ends answerGrace after ctx, or after callTime if that is
+// earlier.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerGrace, end) })
@@ -119,16 +121,16 @@ func (s *Store) read(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrUnreachable)
 }
 
-// readAll is read for a step that reads all messages, or all of a topic. Because that takes long, it waits for a connection of the pool
-// and takes none of the reserve.
+// readAll is read for a step that reads all messages, or all of a topic. Because that takes long,
+// it waits for a connection of the pool and takes none of the reserve.
 func (s *Store) readAll(ctx context.Context, build func() *step) error {
 	return s.again(ctx, func(ctx context.Context) error {
 		return build().own("plan_all").send(ctx, s.pool)
 	}, punctual.ErrUnreachable)
 }
 
-// transact runs a transaction of several steps. The step that f returns is sent together with the commit. f may be called again, after
-// what it did before was rolled back.
+// transact runs a transaction of several steps. The step that f returns is sent together with the
+// commit. f may be called again, after what it did before was rolled back.
 func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
 	return s.again(ctx, func(ctx context.Context) error {
 		conn, err := s.acquire(ctx)
@@ -172,9 +174,10 @@ func (t *transaction) send(ctx context.Context, x *step) error {
 	return x.send(ctx, t.conn)
 }
 
-// release rolls back the transaction if it is open, and gives the connection back. Without the rollback the pool would close the
-// connection, which the server notices only later, and what is tried next could wait for locks of this transaction until then. Where
-// the rollback fails, the pool does close the connection.
+// release rolls back the transaction if it is open, and gives the connection back. Without the
+// rollback the pool would close the connection, which the server notices only later, and what is
+// tried next could wait for locks of this transaction until then. Where the rollback fails, the
+// pool does close the connection.
 func (t *transaction) release(ctx context.Context) {
 	if c := t.conn.Conn().PgConn(); t.begun && !c.IsClosed() && c.TxStatus() != 'I' {
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
@@ -197,8 +200,8 @@ type uncommitted struct{ error }
 
 func (u uncommitted) Unwrap() error { return u.error }
 
-// again calls f, and calls it anew as long as others are in its way, up to tries times in all. It says in the vocabulary of errors what
-// went wrong; unknown is the kind of error of a lost answer.
+// again calls f, and calls it anew as long as others are in its way, up to tries times in all. It
+// says in the vocabulary of errors what went wrong; unknown is the kind of error of a lost answer.
 func (s *Store) again(ctx context.Context, f func(context.Context) error, unknown error) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -221,7 +224,8 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 	}
 }
 
-// inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next try.
+// inTheWay reports whether a transaction was rolled back for a reason that may be gone at the next
+// try.
 func inTheWay(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {

@@ -38,8 +38,9 @@ func finishOverdue(t *testing.T, s *Store, n int) {
 	}
 }
 
-// A claim that waits does not read the index entries of finished messages, which stay as long as a snapshot needs them. Otherwise each
-// claim would cost more than the last one while somebody holds a snapshot.
+// A claim that waits does not read the index entries of finished messages, which stay as long as a
+// snapshot needs them. Otherwise each claim would cost more than the last one while somebody holds
+// a snapshot.
 func TestScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -67,8 +68,8 @@ func TestScanStart(t *testing.T) {
 	}
 }
 
-// TestBeforeScanStart: a message that appears before the scan start is claimed. If this process has pushed it, it is claimed in its order
-// (P12).
+// TestBeforeScanStart: a message that appears before the scan start is claimed. If this process has
+// pushed it, it is claimed in its order (P12).
 func TestBeforeScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -141,8 +142,9 @@ func TestBeforeScanStart(t *testing.T) {
 	}
 }
 
-// A claim without a wait begins at the scan start as long as that fills the claim, so that a backlog is taken at the same cost however long a
-// snapshot is held. It misses nothing that is due: a claim that the scan start does not fill reads the whole topic, and polls go on.
+// A claim without a wait begins at the scan start as long as that fills the claim, so that a
+// backlog is taken at the same cost however long a snapshot is held. It misses nothing that is due:
+// a claim that the scan start does not fill reads the whole topic, and polls go on.
 func TestScanStartOfABacklog(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -203,8 +205,8 @@ func TestScanStartOfABacklog(t *testing.T) {
 	}
 }
 
-// The scan start that follows from the answer of a claim is not behind a message that the claim has met and left. Nor is it in the last
-// moments, whose pushes may not be committed yet.
+// The scan start that follows from the answer of a claim is not behind a message that the claim has
+// met and left. Nor is it in the last moments, whose pushes may not be committed yet.
 func TestScanStartOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	const now, from = 1_000_000, 400_000
@@ -247,7 +249,8 @@ func pagesOf(t *testing.T, conn *pgx.Conn, text, args string) int64 {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// claimTracer keeps the times from which and up to which the claims of a pool have read, and how many statements the server has cancelled.
+// claimTracer keeps the times from which and up to which the claims of a pool have read, and how
+// many statements the server has cancelled.
 type claimTracer struct {
 	mu        sync.Mutex
 	read      []span // guarded by mu
@@ -285,7 +288,8 @@ func (c *claimTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.T
 
 func (c *claimTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// take returns what claims have read since the last take, and how many statements were cancelled until now.
+// take returns what claims have read since the last take, and how many statements were cancelled
+// until now.
 func (c *claimTracer) take() (read []span, cancelled int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,8 +330,8 @@ func holdSnapshot(t *testing.T, server *pgrig.Server, s *Store) {
 	run(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT identity FROM "+pgx.Identifier{s.opt.Schema}.Sanitize()+".store")
 }
 
-// finishBehind makes messages of the topic orders that were due in the last ten minutes and are finished, all in one transaction. Beside a held
-// snapshot their index entries stay.
+// finishBehind makes messages of the topic orders that were due in the last ten minutes and are
+// finished, all in one transaction. Beside a held snapshot their index entries stay.
 func finishBehind(t *testing.T, s *Store, n int) {
 	t.Helper()
 	text := fmt.Sprintf(`
@@ -342,8 +346,8 @@ func finishBehind(t *testing.T, s *Store, n int) {
 	}
 }
 
-// P11: beside a held snapshot, what comes before the scan start is claimed, and no claim reads what was finished in between: not after a
-// push that is overdue, a change of settings or a pause.
+// P11: beside a held snapshot, what comes before the scan start is claimed, and no claim reads what
+// was finished in between: not after a push that is overdue, a change of settings or a pause.
 func TestNoClaimReadsWhatIsFinished(t *testing.T) {
 	t.Parallel()
 	attempts, yes, no := 7, true, false
@@ -416,8 +420,8 @@ func TestNoClaimReadsWhatIsFinished(t *testing.T) {
 	}
 }
 
-// P11: the scan start rises although messages that are due now come during each reading. Otherwise a reading that is slower than the gap
-// between two pushes would keep the next one slow.
+// P11: the scan start rises although messages that are due now come during each reading. Otherwise
+// a reading that is slower than the gap between two pushes would keep the next one slow.
 func TestScanStartRisesBesidePushes(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -447,8 +451,9 @@ func TestScanStartRisesBesidePushes(t *testing.T) {
 	}
 }
 
-// P11: a consumer starts beside a held snapshot, and a statement that reads its topic from the beginning is cancelled, because it takes longer
-// than statement_timeout. The consumer gets what is due now, and what was due long ago.
+// P11: a consumer starts beside a held snapshot, and a statement that reads its topic from the
+// beginning is cancelled, because it takes longer than statement_timeout. The consumer gets what is
+// due now, and what was due long ago.
 func TestStartBesideASnapshot(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 // ms
@@ -564,8 +569,9 @@ func (h *nextDueTracer) all() []int64 {
 	return slices.Clone(h.starts)
 }
 
-// P11: a poll does not read the index entries of finished messages, as a claim that waits does not, so that a snapshot makes neither of them
-// slower. Whole scans are recognized by their scan start. Here there is at most one in an hour, besides the first ones.
+// P11: a poll does not read the index entries of finished messages, as a claim that waits does not,
+// so that a snapshot makes neither of them slower. Whole scans are recognized by their scan start.
+// Here there is at most one in an hour, besides the first ones.
 func TestPollKeepsAwayFromFinished(t *testing.T) {
 	t.Parallel()
 	c, err := pgxpool.ParseConfig(shared.URL("postgres"))
@@ -622,8 +628,9 @@ func waitFor(t *testing.T, s *Store, holds func() bool) {
 	}
 }
 
-// P11: a caller's transaction was open for long. The poll that sees its end finds what the transaction has pushed, or has held and given
-// back. No whole scan and no notification is needed for that.
+// P11: a caller's transaction was open for long. The poll that sees its end finds what the
+// transaction has pushed, or has held and given back. No whole scan and no notification is needed
+// for that.
 func TestTransactionThatEndsLate(t *testing.T) {
 	t.Parallel()
 	for name, cancels := range map[string]bool{"pushed": false, "held and given back": true} {
@@ -669,8 +676,8 @@ func seenWriters(s *Store) bool {
 	return s.waits.writers.open != nil
 }
 
-// Slow whole scans take a tenth of the time at most, or half of it where something may have appeared before a scan start. As long as they
-// are cheap each poll is one.
+// Slow whole scans take a tenth of the time at most, or half of it where something may have
+// appeared before a scan start. As long as they are cheap each poll is one.
 func TestWholeScansAreRare(t *testing.T) {
 	for _, c := range []struct {
 		took, since int64

@@ -23,7 +23,8 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// smallDisk mounts a file system in memory. Where that is not allowed, it skips the test and says what is not tested.
+// smallDisk mounts a file system in memory. Where that is not allowed, it skips the test and says
+// what is not tested.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := pgrig.Folder(t)
@@ -42,7 +43,8 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// fill takes the room of a disk, but for less than a block of 64 KiB, and returns the function that frees it again.
+// fill takes the room of a disk, but for less than a block of 64 KiB, and returns the function that
+// frees it again.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -67,8 +69,9 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// P1, P13: the disk is full of something else. Pushes are refused definitely until there is room again, and what was stored before
-// is delivered. The log is on another disk, because the server ends itself where it has no room for the log.
+// P1, P13: the disk is full of something else. Pushes are refused definitely until there is room
+// again, and what was stored before is delivered. The log is on another disk, because the server
+// ends itself where it has no room for the log.
 func TestSlowFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "size=128m")
@@ -128,8 +131,8 @@ func makeReachable(t *testing.T, dir, like string) {
 	}
 }
 
-// P2, P8, P11: the server's clock steps forth and back. The store's clock never goes back, no message is delivered early by it, and each
-// message is delivered once the clock has caught up.
+// P2, P8, P11: the server's clock steps forth and back. The store's clock never goes back, no
+// message is delivered early by it, and each message is delivered once the clock has caught up.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	server := pgrig.StartShifted(t, "fsync=off")
@@ -190,7 +193,8 @@ func stepClock(t *testing.T, server *pgrig.Server, ahead time.Duration) {
 	}
 }
 
-// Where a backup was restored under an open store, the store stops, because it has seen what is not there any more.
+// Where a backup was restored under an open store, the store stops, because it has seen what is not
+// there any more.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t)
@@ -230,8 +234,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// P14: messages that are first in a topic and cannot be delivered keep no claim from those behind them. Their attempts are used up, they
-// have expired, or somebody's transaction holds them.
+// P14: messages that are first in a topic and cannot be delivered keep no claim from those behind
+// them. Their attempts are used up, they have expired, or somebody's transaction holds them.
 func TestPoisonHead(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -280,7 +284,8 @@ func TestPoisonHead(t *testing.T) {
 	}
 }
 
-// A message pushed in a transaction that stays open while others push and claim past it is delivered when that commits.
+// A message pushed in a transaction that stays open while others push and claim past it is
+// delivered when that commits.
 func TestPushHeldOpen(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -311,7 +316,8 @@ func TestPushHeldOpen(t *testing.T) {
 	}
 }
 
-// P14: batches that name the same messages in different orders do not wait for each other in a circle.
+// P14: batches that name the same messages in different orders do not wait for each other in a
+// circle.
 func TestCrossingBatches(t *testing.T) {
 	t.Parallel()
 	url := shared.Database(t)
@@ -380,7 +386,8 @@ func TestCrossingBatches(t *testing.T) {
 	}
 }
 
-// P1: at each isolation level a transaction that is rolled back leaves no message and wakes nobody, and one that commits leaves its message.
+// P1: at each isolation level a transaction that is rolled back leaves no message and wakes nobody,
+// and one that commits leaves its message.
 func TestTxIsolation(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, pollEvery: time.Hour})

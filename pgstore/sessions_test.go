@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// logSessions writes into the test's log, if the test has failed so far, what the sessions do that use the store's schema, are
-// blocked or have an idle transaction, and for whose lock each waits. A call that was refused because others are in its way does not
-// say who they are.
+// logSessions writes into the test's log, if the test has failed so far, what the sessions do that
+// use the store's schema, are blocked or have an idle transaction, and for whose lock each waits. A
+// call that was refused because others are in its way does not say who they are.
 func logSessions(t *testing.T, s *Store) {
 	t.Helper()
 	if !t.Failed() {

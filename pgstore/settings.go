@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxPartitions is how many partitions a topic has in this store at most. One is enough, because claims pass by what others have locked.
+// maxPartitions is how many partitions a topic has in this store at most. One is enough, because
+// claims pass by what others have locked.
 const maxPartitions = 1
 
 // abilities are what this store can do with settings.
@@ -33,8 +34,9 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 	})
 }
 
-// Configure changes a topic's settings; see punctual.Inspector. It returns ErrOverloaded if it is to make DeadRetention longer, and another
-// transaction holds for a second a dead message that is past the old one.
+// Configure changes a topic's settings; see punctual.Inspector. It returns ErrOverloaded if it is
+// to make DeadRetention longer, and another transaction holds for a second a dead message that is
+// past the old one.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
 		// A patch that is wrong by itself must not make a topic.
@@ -57,11 +59,13 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 	})
 }
 
-// errRetentionHeld is the error of a change that would bring back a dead message whose retention is over.
+// errRetentionHeld is the error of a change that would bring back a dead message whose retention is
+// over.
 var errRetentionHeld = fmt.Errorf("a dead message past its retention has to be removed before that becomes longer: %w", errHeld)
 
-// configure makes the topic if need be, and changes it. Dead messages past their retention by the old settings go first, so that a longer
-// retention does not bring them back. One that another transaction holds is tried again for heldAlone, as by a settlement.
+// configure makes the topic if need be, and changes it. Dead messages past their retention by the
+// old settings go first, so that a longer retention does not bring them back. One that another
+// transaction holds is tried again for heldAlone, as by a settlement.
 func (s *Store) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	ctx, end := within(ctx)
 	defer end()
@@ -77,8 +81,8 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 	}
 }
 
-// configureFree is configure without the further tries. If a longer retention would bring back a message that another transaction holds, held
-// is true and no setting is changed.
+// configureFree is configure without the further tries. If a longer retention would bring back a
+// message that another transaction holds, held is true and no setting is changed.
 func (s *Store) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held bool, err error) {
 	var micros int64
 	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
@@ -115,8 +119,8 @@ func longer(retention, before time.Duration) bool {
 	return before > 0 && (retention == 0 || retention > before)
 }
 
-// lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic that it is a companion of, and those of
-// the named companions that there are not.
+// lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic
+// that it is a companion of, and those of the named companions that there are not.
 func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, err error) {
 	topics := withParents(append(companions, topic))
 	x := s.shareTopics(topics, 0).
@@ -133,7 +137,8 @@ func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string, co
 	return number, set, err
 }
 
-// settingsArgs returns settings as the arguments of topic_create.sql and topic_change.sql, both of which take one more argument in front.
+// settingsArgs returns settings as the arguments of topic_create.sql and topic_change.sql, both of
+// which take one more argument in front.
 func settingsArgs(set punctual.Settings) ([]any, error) {
 	text, err := storekit.EncodeSettings(set)
 	if err != nil {

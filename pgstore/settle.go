@@ -31,7 +31,8 @@ type settling struct {
 	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
 }
 
-// settlingOf checks the settlements, notes the errors of those that are malformed, and collects the follow-ups.
+// settlingOf checks the settlements, notes the errors of those that are malformed, and collects the
+// follow-ups.
 func (s *Store) settlingOf(ss []punctual.Settlement) *settling {
 	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
 	for i := range ss {
@@ -59,8 +60,9 @@ func (c *settling) parts() [][]int {
 	return parts(fit, c.name, c.then.bytes, c.then.names)
 }
 
-// settle carries out a part, all or none of whose items have follow-ups. A part of acks alone takes one statement, unless a topic tells of
-// acks. What that statement leaves, and every other part, takes a transaction that locks and reads the messages first.
+// settle carries out a part, all or none of whose items have follow-ups. A part of acks alone takes
+// one statement, unless a topic tells of acks. What that statement leaves, and every other part,
+// takes a transaction that locks and reads the messages first.
 func (c *settling) settle(ctx context.Context, part []int) error {
 	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
 		return c.settleWithFollowUps(ctx, part)
@@ -79,7 +81,8 @@ func (c *settling) settle(ctx context.Context, part []int) error {
 	return c.settleAny(ctx, left, len(part))
 }
 
-// ack finishes messages under their current tokens by the statement of a path, and returns the items that the statement leaves.
+// ack finishes messages under their current tokens by the statement of a path, and returns the
+// items that the statement leaves.
 func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []int, err error) {
 	statement := "ack"
 	if path == ackKeeps {
@@ -122,10 +125,11 @@ func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []in
 	return left, nil
 }
 
-// settleAny carries out those items of a part that are left, whatever their verbs; all is how many the part has. Messages that other
-// transactions hold are skipped, and tried again for a short time when the others are done, so that a caller's transaction holds up no
-// other message of the call. The error is that of the whole part. If items of the part are done already, the error goes to each item
-// that is left instead.
+// settleAny carries out those items of a part that are left, whatever their verbs; all is how many
+// the part has. Messages that other transactions hold are skipped, and tried again for a short time
+// when the others are done, so that a caller's transaction holds up no other message of the call.
+// The error is that of the whole part. If items of the part are done already, the error goes to
+// each item that is left instead.
 func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -156,7 +160,8 @@ func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 	}
 }
 
-// settleFree carries out items in one transaction, and returns those whose messages other transactions hold.
+// settleFree carries out items in one transaction, and returns those whose messages other
+// transactions hold.
 func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err error) {
 	var l *locked
 	var write *changes
@@ -199,8 +204,8 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	return held, err
 }
 
-// decide adds to write what becomes of a message by what its holder says, and of the follow-ups. It returns the holder's answer. If a
-// follow-up is refused, it adds nothing.
+// decide adds to write what becomes of a message by what its holder says, and of the follow-ups. It
+// returns the holder's answer. If a follow-up is refused, it adds nothing.
 func (c *settling) decide(i int, l *locked, write *changes) error {
 	x := &c.ss[i]
 	r, set := l.rows[c.name(i)], l.settings[x.Topic]

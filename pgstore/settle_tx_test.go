@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A settlement and its follow-ups take effect exactly if the caller's transaction commits, and has not gone back to a savepoint before them.
+// A settlement and its follow-ups take effect exactly if the caller's transaction commits, and has
+// not gone back to a savepoint before them.
 func TestSettleTx(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
@@ -116,7 +117,8 @@ func testSettleTxSavepoint(t *testing.T, s *Store, begin openTx) {
 	ackAll(t, s, behind)
 }
 
-// testSettleTxLost: a settlement whose lease was lost, before the transaction or in it, gets ErrLeaseLost and leaves the transaction whole.
+// testSettleTxLost: a settlement whose lease was lost, before the transaction or in it, gets
+// ErrLeaseLost and leaves the transaction whole.
 func testSettleTxLost(t *testing.T, s *Store, begin openTx) {
 	d := leaseOne(t, s, "mails", "lost")
 	stale := d
@@ -154,8 +156,8 @@ func testSettleTxVerbs(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// testSettleTxRefused: a refused follow-up is the error of its settlement. The transaction is whole, and the other settlements of the call
-// are in it.
+// testSettleTxRefused: a refused follow-up is the error of its settlement. The transaction is
+// whole, and the other settlements of the call are in it.
 func testSettleTxRefused(t *testing.T, s *Store, begin openTx) {
 	paused := true
 	if _, err := s.Configure(t.Context(), "paused", punctual.SettingsPatch{PushPaused: &paused}); err != nil {
@@ -184,8 +186,8 @@ func testSettleTxRefused(t *testing.T, s *Store, begin openTx) {
 	ackAll(t, s, refused)
 }
 
-// P3: until the transaction ends nobody claims its message, although the lease runs out, and a push of the follow-up's ID waits in vain. An
-// ack outside the transaction gets a definite error.
+// P3: until the transaction ends nobody claims its message, although the lease runs out, and a push
+// of the follow-up's ID waits in vain. An ack outside the transaction gets a definite error.
 func TestSettleTxHoldsItsMessages(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -219,7 +221,8 @@ func TestSettleTxHoldsItsMessages(t *testing.T) {
 	}
 }
 
-// P4: at repeatable read and serializable a message that was changed since the snapshot is a serialization failure, never a lost lease.
+// P4: at repeatable read and serializable a message that was changed since the snapshot is a
+// serialization failure, never a lost lease.
 func TestSettleTxBehindTheSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, level := range stricter {
@@ -257,8 +260,8 @@ func TestSettleTxBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// At each isolation level a settlement takes effect whose message and follow-ups nobody else has touched. A settlement of a message that is
-// not there gets ErrLeaseLost, and leaves no topic.
+// At each isolation level a settlement takes effect whose message and follow-ups nobody else has
+// touched. A settlement of a message that is not there gets ErrLeaseLost, and leaves no topic.
 func TestSettleTxIsolation(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -291,7 +294,8 @@ func TestSettleTxIsolation(t *testing.T) {
 	}
 }
 
-// What is no transaction is refused, because the settlement would take effect whatever becomes of what the handler has written.
+// What is no transaction is refused, because the settlement would take effect whatever becomes of
+// what the handler has written.
 func TestSettleTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -304,8 +308,9 @@ func TestSettleTxOfNone(t *testing.T) {
 	wantMessage(t, s, "orders", "m", punctual.StateLeased)
 }
 
-// Two transactions cross: each settles a message, and then pushes the ID of the message that the other one has settled. The server ends one
-// of them as a deadlock, with a definite error, and the other one commits.
+// Two transactions cross: each settles a message, and then pushes the ID of the message that the
+// other one has settled. The server ends one of them as a deadlock, with a definite error, and the
+// other one commits.
 func TestSettleTxThatCross(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})

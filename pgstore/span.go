@@ -11,8 +11,9 @@ type span struct{ from, until int64 }
 // mostSpans bounds the spans that are kept of a topic.
 const mostSpans = 16
 
-// addSpan adds a span to a list that is sorted and whose spans do not touch each other, and keeps the list so. When the list has more than
-// mostSpans, the two that are closest to each other become one, together with what is between them.
+// addSpan adds a span to a list that is sorted and whose spans do not touch each other, and keeps
+// the list so. When the list has more than mostSpans, the two that are closest to each other become
+// one, together with what is between them.
 func addSpan(list []span, n span) []span {
 	if n.from > n.until {
 		return list
@@ -43,15 +44,17 @@ func addSpan(list []span, n span) []span {
 const (
 	// stepFirst is how long the first span is that a bounded reading covers, in ms.
 	stepFirst int64 = 1000
-	// stepMost is longer than all due times are apart from each other, in ms, some thousand years. A reading of that length begins at the
-	// beginning of the topic.
+	// stepMost is longer than all due times are apart from each other, in ms, some thousand years.
+	// A reading of that length begins at the beginning of the topic.
 	stepMost int64 = 1 << 47
-	// stepQuick and stepSlow are how long a bounded reading may take, in ms, until the next one covers more or less.
+	// stepQuick and stepSlow are how long a bounded reading may take, in ms, until the next one
+	// covers more or less.
 	stepQuick = 20
 	stepSlow  = 100
 )
 
-// nextStep returns how long the span of the next bounded reading is to be, after one of length step that took so long, in ms.
+// nextStep returns how long the span of the next bounded reading is to be, after one of length step
+// that took so long, in ms.
 func nextStep(step, took int64) int64 {
 	switch {
 	case took <= stepQuick:

@@ -13,12 +13,13 @@ import (
 //go:embed sql/*.sql migrations/*.sql
 var files embed.FS
 
-// statements are the SQL texts for one schema, by the names of their files. A few have no file, because loadStatements makes them from
-// others: end_events, and the lists whose names end in _back.
+// statements are the SQL texts for one schema, by the names of their files. A few have no file,
+// because loadStatements makes them from others: end_events, and the lists whose names end in
+// _back.
 type statements map[string]string
 
-// loadStatements reads the statements. In the files the schema is "punctual", and a name between colons, such as :clock:, stands for
-// the text of another file.
+// loadStatements reads the statements. In the files the schema is "punctual", and a name between
+// colons, such as :clock:, stands for the text of another file.
 func loadStatements(schema string) statements {
 	all := make(statements)
 	names, err := fs.Glob(files, "sql/*.sql")
@@ -41,7 +42,8 @@ func loadStatements(schema string) statements {
 	return all
 }
 
-// mustRead reads an embedded file without its comments, which are for people who read the file and not for the server's log.
+// mustRead reads an embedded file without its comments, which are for people who read the file and
+// not for the server's log.
 func mustRead(file string) string {
 	text, err := files.ReadFile(file)
 	if err != nil {
@@ -56,8 +58,9 @@ func mustRead(file string) string {
 	return strings.Join(lines, "\n")
 }
 
-// backwards returns the statement that reads a list from its end. It relies on the form of these statements: the place after which to go
-// on is the only thing compared as a row, and each ORDER BY to turn around stands at the beginning of a line and names columns alone.
+// backwards returns the statement that reads a list from its end. It relies on the form of these
+// statements: the place after which to go on is the only thing compared as a row, and each ORDER BY
+// to turn around stands at the beginning of a line and names columns alone.
 func backwards(list string) string {
 	list = strings.ReplaceAll(list, "m.id) > ($7", "m.id) < ($7")
 	lines := strings.Split(list, "\n")

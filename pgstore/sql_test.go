@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// sqlTokens matches the tokens of an SQL text: strings, words and numbers, operators, and single other characters.
+// sqlTokens matches the tokens of an SQL text: strings, words and numbers, operators, and single
+// other characters.
 var sqlTokens = regexp.MustCompile(`'(?:[^']|'')*'|"[^"]*"|[\w$.]+|::|[<>=!|&#~+\-*/%^]+|\S`)
 
-// PostgreSQL reads the operators in sqlBits, and ||, from left to right with one precedence, unlike Go and C. The others in sqlSums bind
-// tighter.
+// PostgreSQL reads the operators in sqlBits, and ||, from left to right with one precedence, unlike
+// Go and C. The others in sqlSums bind tighter.
 var (
 	sqlBits = map[string]bool{"<<": true, ">>": true, "|": true, "&": true, "#": true}
 	sqlSums = map[string]bool{"+": true, "-": true, "*": true, "/": true, "%": true, "||": true}
@@ -19,8 +20,8 @@ var (
 	sqlEnds = regexp.MustCompile(`(?i)^([,;=<>]|<=|>=|<>|AND|OR|NOT|SELECT|FROM|WHERE|WHEN|THEN|ELSE|END|CASE|AS|ON|SET|BY|IS|IN|BETWEEN|VALUES|USING)$`)
 )
 
-// mixedOperators returns the first two different operators that stand beside each other without parentheses, if one of them is an
-// operator of bits. It returns "" when there are none.
+// mixedOperators returns the first two different operators that stand beside each other without
+// parentheses, if one of them is an operator of bits. It returns "" when there are none.
 func mixedOperators(text string) string {
 	levels := []string{""} // the last operator in each pair of parentheses that is open
 	for _, token := range sqlTokens.FindAllString(text, -1) {
@@ -42,8 +43,8 @@ func mixedOperators(text string) string {
 	return ""
 }
 
-// P4: to PostgreSQL `epoch << 52 | number << 12` means `((epoch << 52) | number) << 12`, which once shifted the epoch out of each token. No
-// statement mixes such operators without parentheses.
+// P4: to PostgreSQL `epoch << 52 | number << 12` means `((epoch << 52) | number) << 12`, which once
+// shifted the epoch out of each token. No statement mixes such operators without parentheses.
 func TestOperatorsHaveParentheses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
@@ -80,8 +81,8 @@ func TestOperatorsHaveParentheses(t *testing.T) {
 	}
 }
 
-// Changes that skip locked messages lock theirs by lock_free.sql, and those that wait by lock.sql. The two statements read the same, because
-// they differ in SKIP LOCKED alone.
+// Changes that skip locked messages lock theirs by lock_free.sql, and those that wait by lock.sql.
+// The two statements read the same, because they differ in SKIP LOCKED alone.
 func TestLocksReadTheSame(t *testing.T) {
 	t.Parallel()
 	all := loadStatements("s")

@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A life without follow-ups takes three transactions of one message to the server each, however many messages live it at a time. This test
-// lists the statements, because everybody would pay for a further one.
+// A life without follow-ups takes three transactions of one message to the server each, however
+// many messages live it at a time. This test lists the statements, because everybody would pay for
+// a further one.
 func TestStatementsOfALife(t *testing.T) {
 	t.Parallel()
 	tables := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
@@ -75,8 +76,9 @@ func TestStatementsOfALife(t *testing.T) {
 	if got := did(); !slices.Equal(got, want) {
 		t.Errorf("acks with follow-ups send %q; want %q", got, want)
 	}
-	// Where an ID is remembered or a record kept, acks take another statement. The store learns by its claims that they have to. If another
-	// store claims, this one learns it by the first ack, which begins by the old path and leaves its messages to a transaction.
+	// Where an ID is remembered or a record kept, acks take another statement. The store learns by
+	// its claims that they have to. If another store claims, this one learns it by the first ack,
+	// which begins by the old path and leaves its messages to a transaction.
 	transaction := "BEGIN plan lock_free under_token clock_and_settings"
 	remember := punctual.SettingsPatch{DedupeWindow: new(time.Hour)}
 	forget := punctual.SettingsPatch{DedupeWindow: new(time.Duration(0))}
@@ -113,7 +115,8 @@ func TestStatementsOfALife(t *testing.T) {
 			t.Errorf("the ack of a message %s sends %q; want %q", x.what, got, x.ackSend)
 		}
 	}
-	// The acks of a topic that tells of them take a transaction of several steps. The store learns that in the same ways.
+	// The acks of a topic that tells of them take a transaction of several steps. The store learns
+	// that in the same ways.
 	emit(t, tables, "orders", punctual.EventAcked)
 	for _, first := range []string{"level plan ack_keep", ""} {
 		pushOrdersOnce(t, s, 10)
@@ -145,7 +148,8 @@ func pushOrdersOnce(t *testing.T, s *Store, n int) {
 	}
 }
 
-// namesOfStatements returns the names of statements by their texts. One without a name, such as COMMIT, is named by its first word.
+// namesOfStatements returns the names of statements by their texts. One without a name, such as
+// COMMIT, is named by its first word.
 func namesOfStatements(s *Store, texts []string) (names []string) {
 	for _, text := range texts {
 		name := strings.Fields(text)[0]

@@ -20,46 +20,54 @@ import (
 
 // Options configure a Store. The zero value is good for use.
 type Options struct {
-	// Schema is where the store's tables are. Default "punctual". Stores in different schemas know nothing of each other.
-	// It is 1 to 63 of a-z, 0-9 and _. It begins with a letter, and not with pg_, because PostgreSQL keeps such names for itself.
+	// Schema is where the store's tables are. Default "punctual". Stores in different schemas know
+	// nothing of each other. It is 1 to 63 of a-z, 0-9 and _. It begins with a letter, and not with
+	// pg_, because PostgreSQL keeps such names for itself.
 	Schema string
-	// Migrate makes the tables, or brings them to this program's version, when the store is opened. Several processes may
-	// do so at once. Without it Open returns ErrNotFound where there is no store.
+	// Migrate makes the tables, or brings them to this program's version, when the store is opened.
+	// Several processes may do so at once. Without it Open returns ErrNotFound where there is no
+	// store.
 	Migrate bool
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means limits.DefaultMaxBody, 1 MiB.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less
+	// means limits.DefaultMaxBody, 1 MiB.
 	MaxBody int
-	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability, naming the setting, when it
-	// cannot. Empty takes the server as it is.
+	// Durability, if not empty, is the class that the server must give: Open returns ErrDurability,
+	// naming the setting, when it cannot. Empty takes the server as it is.
 	//
-	// The server is checked every 30 s while the store is open. While it does not give the class, pushes and settlements with
-	// follow-ups are refused with ErrDurability; all else goes on.
+	// The server is checked every 30 s while the store is open. While it does not give the class,
+	// pushes and settlements with follow-ups are refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
-	// DurableAcks has acks wait for the disk, as other changes do. Without it a crash of the server may take back the acks of its last
-	// moments, and their messages are delivered once more. The moments are three times wal_writer_delay, 0.6 s as shipped. Acks wait in
-	// any case where an ID is to be remembered, with follow-ups, and where the topic tells of acks.
+	// DurableAcks has acks wait for the disk, as other changes do. Without it a crash of the server
+	// may take back the acks of its last moments, and their messages are delivered once more. The
+	// moments are three times wal_writer_delay, 0.6 s as shipped. Acks wait in any case where an ID
+	// is to be remembered, with follow-ups, and where the topic tells of acks.
 	DurableAcks bool
-	// NoListen turns notifications off: the store holds no connection of its own on which other processes notify it of what is due,
-	// and it notifies no others. It learns of what others push by its poll once a second, and they learn so of its own pushes. Behind a
-	// pooler that gives each transaction another connection notifications are off in any case.
+	// NoListen turns notifications off: the store holds no connection of its own on which other
+	// processes notify it of what is due, and it notifies no others. It learns of what others push
+	// by its poll once a second, and they learn so of its own pushes. Behind a pooler that gives
+	// each transaction another connection notifications are off in any case.
 	NoListen bool
-	// Logger gets what the store notices by itself, such as a server that no longer gives the durability asked for. Default
-	// slog.Default().
+	// Logger gets what the store notices by itself, such as a server that no longer gives the
+	// durability asked for. Default slog.Default().
 	Logger *slog.Logger
 	// OwnPool has Close close the pool, too.
 	OwnPool bool
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, heartbeat, pollEvery and wholeLimit, for tests, take the place of the constants of these names. wholePause takes the place of
-	// the time between two whole scans. checkEvery is also the time between two sweeps of events.
+	// checkEvery, heartbeat, pollEvery and wholeLimit, for tests, take the place of the constants
+	// of these names. wholePause takes the place of the time between two whole scans. checkEvery is
+	// also the time between two sweeps of events.
 	checkEvery, heartbeat, pollEvery, wholePause, wholeLimit time.Duration
-	// gaveBack, for tests, is called by a claim with what it had leased and is about to give back. The claim calls it with nil when, after its
-	// first lease, the answer to one of its statements was lost, because that statement may have leased further messages.
+	// gaveBack, for tests, is called by a claim with what it had leased and is about to give back.
+	// The claim calls it with nil when, after its first lease, the answer to one of its statements
+	// was lost, because that statement may have leased further messages.
 	gaveBack func(ctx context.Context, ds []punctual.Delivery)
 }
 
-// Store keeps messages in PostgreSQL. The declarations below name the interfaces of package punctual that it implements. It
-// is safe for concurrent use. Make one with Open, and close it with Close.
+// Store keeps messages in PostgreSQL. The declarations below name the interfaces of package
+// punctual that it implements. It is safe for concurrent use. Make one with Open, and close it with
+// Close.
 type Store struct {
 	pool    *pgxpool.Pool
 	reserve reserve
@@ -68,12 +76,13 @@ type Store struct {
 	class   int32 // distinguishes the advisory locks of this schema from others
 	clock   clock
 	waits   waits
-	// settings keeps the settings of topics that it has decoded, by their texts, because most topics have the same text.
+	// settings keeps the settings of topics that it has decoded, by their texts, because most
+	// topics have the same text.
 	settings storekit.SettingsReader
 	needs    string // what clock.sql raises synchronous_commit to where the session has less
 
-	// data is what checkTables has read last of the table store. open sets it before the goroutine of watch begins. From then on that
-	// goroutine alone reads and writes it, so no lock guards it.
+	// data is what checkTables has read last of the table store. open sets it before the goroutine
+	// of watch begins. From then on that goroutine alone reads and writes it, so no lock guards it.
 	data  data
 	epoch atomic.Pointer[epoch] // as readStore has read it last; nil until open has called that
 
@@ -109,7 +118,8 @@ var (
 	_ storekit.ClockKeeper        = (*Store)(nil)
 )
 
-// Open opens a store on a pool, which Open itself never closes; see Options.OwnPool. PostgreSQL 13 or newer is needed.
+// Open opens a store on a pool, which Open itself never closes; see Options.OwnPool. PostgreSQL 13
+// or newer is needed.
 func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	s, err := newStore(pool, o)
 	if err != nil {
@@ -126,11 +136,13 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// schemaName matches the names of schemas that are allowed, but for those that begin with pg_. None has a character that needs quotes, but
-// statements quote them all the same (inSchema), because some are reserved words, such as user.
+// schemaName matches the names of schemas that are allowed, but for those that begin with pg_. None
+// has a character that needs quotes, but statements quote them all the same (inSchema), because
+// some are reserved words, such as user.
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
-// newStore makes a store that is not open. It holds nothing but the connections of its reserve, which the caller closes.
+// newStore makes a store that is not open. It holds nothing but the connections of its reserve,
+// which the caller closes.
 func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
@@ -172,7 +184,8 @@ func classOfLocks(schema string) int32 {
 	return int32(h.Sum32())
 }
 
-// open checks the server, migrates the tables if that was asked for, and reads which store they hold.
+// open checks the server, migrates the tables if that was asked for, and reads which store they
+// hold.
 func (s *Store) open(ctx context.Context) error {
 	ctx, end := within(ctx)
 	defer end()
@@ -200,8 +213,8 @@ func (s *Store) open(ctx context.Context) error {
 	return err
 }
 
-// data is the answer of store.sql: which store the tables hold, how far its clock was, its epoch, the steps of its clock, and the
-// server's timeline and clock.
+// data is the answer of store.sql: which store the tables hold, how far its clock was, its epoch,
+// the steps of its clock, and the server's timeline and clock.
 type data struct {
 	identity, timeline string
 	micros             int64
@@ -237,10 +250,12 @@ func (s *Store) tick(ctx context.Context) (micros int64, err error) {
 	return micros, err
 }
 
-// reading returns the arguments of a statement that reads the clock and changes nothing: those of clock.sql, and then more.
+// reading returns the arguments of a statement that reads the clock and changes nothing: those of
+// clock.sql, and then more.
 func (s *Store) reading(more ...any) []any { return s.withClock("off", more) }
 
-// writing is reading for a statement whose transaction changes something, or is to wait for the disk.
+// writing is reading for a statement whose transaction changes something, or is to wait for the
+// disk.
 func (s *Store) writing(more ...any) []any { return s.withClock(s.needs, more) }
 
 func (s *Store) withClock(durable string, more []any) []any {
@@ -253,7 +268,8 @@ func (s *Store) micros(into *int64) func(scanner) error {
 	return func(rows scanner) error { return rows.Scan(into) }
 }
 
-// Now returns the time of the store's clock (P8), in whole milliseconds: that of the server, made never to run backwards.
+// Now returns the time of the store's clock (P8), in whole milliseconds: that of the server, made
+// never to run backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		micros, err := s.tick(ctx)
@@ -268,15 +284,17 @@ func (s *Store) Durability() punctual.Durability {
 	return s.durability
 }
 
-// Abilities returns what the store can do; see storekit.AbilityReporter. Follow-ups may go to every topic, because all are in one database.
+// Abilities returns what the store can do; see storekit.AbilityReporter. Follow-ups may go to every
+// topic, because all are in one database.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
 		return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, nil
 	})
 }
 
-// Close ends waiting claims, waits for calls under way, notifies other processes of what these have stored, for a second at most, and stops
-// the store's goroutines. The pool is left open unless Options.OwnPool is set. A second Close returns ErrClosed.
+// Close ends waiting claims, waits for calls under way, notifies other processes of what these have
+// stored, for a second at most, and stops the store's goroutines. The pool is left open unless
+// Options.OwnPool is set. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	if err := s.calls.Close(); err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Survey counts all topics and what is due between times in one reading; see storekit.Surveyor. It reads all messages.
+// Survey counts all topics and what is due between times in one reading; see storekit.Surveyor. It
+// reads all messages.
 func (s *Store) Survey(ctx context.Context, q storekit.SurveyQuery) (storekit.Survey, error) {
 	return call(ctx, s, "survey", "", storekit.CheckSurvey(q), func() (storekit.Survey, error) {
 		out, err := s.survey(ctx, q)
@@ -51,7 +52,8 @@ func (s *Store) survey(ctx context.Context, q storekit.SurveyQuery) (out storeki
 	return out, nil
 }
 
-// surveyRow is a row of survey.sql, about a topic, or about a step of one topic or of all topics together.
+// surveyRow is a row of survey.sql, about a topic, or about a step of one topic or of all topics
+// together.
 type surveyRow struct {
 	topic                          *string
 	settings                       []byte
@@ -75,7 +77,8 @@ func (r *surveyRow) stats(settings *storekit.SettingsReader) (t punctual.TopicSt
 	return t, err
 }
 
-// addTo adds a row about a step to the survey. The rows about the steps of one topic come one behind the other.
+// addTo adds a row about a step to the survey. The rows about the steps of one topic come one
+// behind the other.
 func (r *surveyRow) addTo(out *storekit.Survey, steps int) {
 	c := &out.All
 	if r.topic != nil {
@@ -94,8 +97,8 @@ func (r *surveyRow) addTo(out *storekit.Survey, steps int) {
 	}
 }
 
-// NextDue returns for every topic the due time of the ready message that is claimed next, and counts its ready messages up to
-// storekit.MaxReadyCount; see storekit.Surveyor.
+// NextDue returns for every topic the due time of the ready message that is claimed next, and
+// counts its ready messages up to storekit.MaxReadyCount; see storekit.Surveyor.
 func (s *Store) NextDue(ctx context.Context) (storekit.NextDueTimes, error) {
 	return call(ctx, s, "next due times of the topics", "", nil, func() (storekit.NextDueTimes, error) { return s.topicsNextDue(ctx) })
 }

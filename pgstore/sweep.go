@@ -9,8 +9,8 @@ import (
 // sweepItems bounds the rows of one kind that one statement of a sweep or a purge removes.
 const sweepItems = 5000
 
-// sweep removes what no answer depends on any more: dead messages, finished records and remembered IDs past their retention, and the
-// rows of deleted topics.
+// sweep removes what no answer depends on any more: dead messages, finished records and remembered
+// IDs past their retention, and the rows of deleted topics.
 func (s *Store) sweep(ctx context.Context) error {
 	expired, err := s.numbers(ctx, "topics_past_retention", s.reading())
 	if err != nil {
@@ -47,7 +47,8 @@ func (s *Store) numbers(ctx context.Context, statement string, args []any) (foun
 	return found, err
 }
 
-// sweepPastRetention removes the dead messages, finished records and remembered IDs of a topic that are past their retention.
+// sweepPastRetention removes the dead messages, finished records and remembered IDs of a topic that
+// are past their retention.
 func (s *Store) sweepPastRetention(ctx context.Context, number int32) error {
 	for _, sweep := range []string{"past_retention", "finished_past_retention"} {
 		if err := s.repeat(ctx, sweep, func() []any { return s.writing(number, sweepItems) }); err != nil {
@@ -64,9 +65,10 @@ type droppedTopic struct {
 	at        int64 // when it was deleted, in ms
 }
 
-// sweepTopic removes the messages and finished records of a deleted topic, and then forgets the topic, unless others have locked some of the
-// messages, which later sweeps remove. It counts the messages, but for dead ones past their retention, also beside an error. unless, if not nil, is the class of locks of sweep_hold.sql: while
-// somebody has that lock, the messages stay.
+// sweepTopic removes the messages and finished records of a deleted topic, and then forgets the
+// topic, unless others have locked some of the messages, which later sweeps remove. It counts the
+// messages, but for dead ones past their retention, also beside an error. unless, if not nil, is
+// the class of locks of sweep_hold.sql: while somebody has that lock, the messages stay.
 func (s *Store) sweepTopic(ctx context.Context, topic droppedTopic, unless *int32) (counted int64, err error) {
 	for rows := int64(1); rows > 0; {
 		var n int64
@@ -91,7 +93,8 @@ func (s *Store) sweepTopic(ctx context.Context, topic droppedTopic, unless *int3
 	return counted, s.write(ctx, func() *step { return s.step().add("topic_swept", []any{topic.number}, nil) })
 }
 
-// repeat runs a statement that removes some rows, each time in a transaction of its own, until it finds none.
+// repeat runs a statement that removes some rows, each time in a transaction of its own, until it
+// finds none.
 func (s *Store) repeat(ctx context.Context, statement string, args func() []any) error {
 	for {
 		var n int64

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// P14: the server's lock table has some thousand places for all its clients. A transaction of a caller's takes a bounded number of them,
-// however many topics it has.
+// P14: the server's lock table has some thousand places for all its clients. A transaction of a
+// caller's takes a bounded number of them, however many topics it has.
 func TestLocksOfManyTopics(t *testing.T) {
 	t.Parallel()
 	const most = 1024
@@ -39,8 +39,8 @@ func TestLocksOfManyTopics(t *testing.T) {
 	}
 }
 
-// P14: a deletion that waits for a caller's transaction holds up no push to its topic for long, nor to a topic that shares its lock. The
-// deletion takes effect when the transaction is over.
+// P14: a deletion that waits for a caller's transaction holds up no push to its topic for long, nor
+// to a topic that shares its lock. The deletion takes effect when the transaction is over.
 func TestPushBesideADeletionThatWaits(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -93,7 +93,8 @@ func TestPushBesideADeletionThatWaits(t *testing.T) {
 	}
 }
 
-// P13: a deletion whose time is over while it waits says what it has waited for, and has changed nothing.
+// P13: a deletion whose time is over while it waits says what it has waited for, and has changed
+// nothing.
 func TestDeletionGivesUp(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -119,7 +120,8 @@ func TestDeletionGivesUp(t *testing.T) {
 	}
 }
 
-// P14: a change of settings does not wait for a caller's transaction that has pushed to the topic and stays open, at any isolation level.
+// P14: a change of settings does not wait for a caller's transaction that has pushed to the topic
+// and stays open, at any isolation level.
 func TestConfigureBesideAnOpenPush(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
@@ -149,7 +151,8 @@ func TestConfigureBesideAnOpenPush(t *testing.T) {
 	}
 }
 
-// P14: pushes to a topic wait while it is deleted, and that takes no longer for more messages, because they are counted afterwards.
+// P14: pushes to a topic wait while it is deleted, and that takes no longer for more messages,
+// because they are counted afterwards.
 func TestDeletionCountsOutsideItsLock(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
@@ -175,7 +178,8 @@ func TestDeletionCountsOutsideItsLock(t *testing.T) {
 	}
 }
 
-// The number that DeleteTopic returns is right although other processes sweep, and although a transaction holds one of the messages.
+// The number that DeleteTopic returns is right although other processes sweep, and although a
+// transaction holds one of the messages.
 func TestDeletionCountsBesideSweeps(t *testing.T) {
 	t.Parallel()
 	schema := fresh()

@@ -17,15 +17,17 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// killRounds is how many rounds the ordinary test run makes, one of each fault; PUNCTUAL_TORTURE_CYCLES asks for another number.
+// killRounds is how many rounds the ordinary test run makes, one of each fault;
+// PUNCTUAL_TORTURE_CYCLES asks for another number.
 const killRounds = 5
 
 // killClients is how many processes work at the same time.
 const killClients = 2
 
-// TestSlowKill has processes work on one server. In each round there is one fault: the server is killed, is stopped at once or hangs, or
-// all connections are ended, or the network carries nothing in one direction and then nothing in the other. Then the processes are
-// killed. The ledger compares the answers that they got with what later processes, and a reading of everything, find.
+// TestSlowKill has processes work on one server. In each round there is one fault: the server is
+// killed, is stopped at once or hangs, or all connections are ended, or the network carries nothing
+// in one direction and then nothing in the other. Then the processes are killed. The ledger
+// compares the answers that they got with what later processes, and a reading of everything, find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := pgrig.Start(t)
@@ -89,7 +91,8 @@ type killRun struct {
 	journal *ledger.Journal
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
-	// before, if not nil, makes the servers ready for a round, and deadlines has some calls end early.
+	// before, if not nil, makes the servers ready for a round, and deadlines has some calls end
+	// early.
 	before    func()
 	deadlines bool
 	process   int64
@@ -120,8 +123,8 @@ func newKillRun(t *testing.T, server *pgrig.Server) *killRun {
 	return k
 }
 
-// auditProcess is the number, in the ledger, of the process that reads everything in the end. Those that read between the rounds have the
-// numbers behind it.
+// auditProcess is the number, in the ledger, of the process that reads everything in the end. Those
+// that read between the rounds have the numbers behind it.
 const auditProcess = 1 << 20
 
 // linesKept is about how many lines are kept to show what broke a promise.
@@ -219,7 +222,8 @@ func (k *killRun) during(away [2]int64) (n int) {
 func (k *killRun) start() (ps []*ledger.ChildProcess) {
 	for range killClients {
 		k.process++
-		// The servers go away in the middle of a round, where the ledger knows of no ack that is taken back.
+		// The servers go away in the middle of a round, where the ledger knows of no ack that is
+		// taken back.
 		url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&pool_max_conns=16&acks=durable&durability=%s", k.address, k.class)
 		if !k.deadlines {
 			url += "&" + noDeadlines
@@ -258,12 +262,14 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// quietly returns the options of stores under kills: they log nothing, and their claims tell the ledger what they give back.
+// quietly returns the options of stores under kills: they log nothing, and their claims tell the
+// ledger what they give back.
 func quietly() *Options {
 	return &Options{Logger: slog.New(slog.DiscardHandler), gaveBack: ledger.GaveBack}
 }
 
-// readAll has the ledger learn all that is there. Otherwise the calls whose outcome each kill leaves open would add up from round to round.
+// readAll has the ledger learn all that is there. Otherwise the calls whose outcome each kill
+// leaves open would add up from round to round.
 func (k *killRun) readAll(process int64) error {
 	s, err := OpenURL(k.t.Context(), k.server.URL("postgres"), quietly())
 	if err != nil {

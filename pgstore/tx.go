@@ -18,21 +18,23 @@ import (
 
 // Tx is a transaction of the caller's, in the database of the store. Make one with Pgx or SQL.
 //
-// What is done in the transaction takes effect when it commits, and not at all when it is rolled back, in whole or to a savepoint. The
-// store never ends the transaction, and tries nothing again that the server has refused in it. An error of single messages leaves
-// it whole: such a message was refused, and the others are in the transaction. Roll it back after any other error, because PostgreSQL
-// may have aborted it, or a part of the call's messages may be in it. When the connection breaks, that is ErrUnreachable: the transaction
-// cannot commit any more, so nothing of it has happened. With pgx, also below database/sql, errors.As finds the *pgconn.PgError in the
+// What is done in the transaction takes effect when it commits, and not at all when it is rolled
+// back, in whole or to a savepoint. The store never ends the transaction, and tries nothing again
+// that the server has refused in it. An error of single messages leaves it whole: such a message
+// was refused, and the others are in the transaction. Roll it back after any other error, because
+// PostgreSQL may have aborted it, or a part of the call's messages may be in it. When the
+// connection breaks, that is ErrUnreachable: the transaction cannot commit any more, so nothing of
+// it has happened. With pgx, also below database/sql, errors.As finds the *pgconn.PgError in the
 // error, by which a serialization failure is recognized.
 //
-// The store raises synchronous_commit in the transaction where that is less than the store's class needs. Other settings that it
-// changes have the caller's values again after each call.
+// The store raises synchronous_commit in the transaction where that is less than the store's class
+// needs. Other settings that it changes have the caller's values again after each call.
 type Tx struct {
 	send func(ctx context.Context, x *step) error
 }
 
-// Pgx is for transactions of pgx: a pgx.Tx, also one of a pool. A pool itself or a connection is not accepted, because the message
-// would be there although the order is rolled back.
+// Pgx is for transactions of pgx: a pgx.Tx, also one of a pool. A pool itself or a connection is
+// not accepted, because the message would be there although the order is rolled back.
 func Pgx(tx interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	Rollback(ctx context.Context) error
@@ -41,9 +43,10 @@ func Pgx(tx interface {
 	return Tx{func(ctx context.Context, x *step) error { return x.send(ctx, tx) }}
 }
 
-// SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a *sql.Conn in which one was begun. With what is
-// no transaction, such as a *sql.DB, something around one, or a *sql.Conn without BEGIN, each call with an item that is not malformed
-// returns ErrInvalid, and no call changes anything.
+// SQL is for transactions of database/sql, with any driver for PostgreSQL: a *sql.Tx, or a
+// *sql.Conn in which one was begun. With what is no transaction, such as a *sql.DB, something
+// around one, or a *sql.Conn without BEGIN, each call with an item that is not malformed returns
+// ErrInvalid, and no call changes anything.
 func SQL(tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 },
@@ -82,7 +85,8 @@ func queryEach(ctx context.Context, query func(context.Context, string, ...any) 
 	return rows.Err()
 }
 
-// sqlArgument writes lists as the text of PostgreSQL's arrays, because each driver of database/sql treats lists in its own way.
+// sqlArgument writes lists as the text of PostgreSQL's arrays, because each driver of database/sql
+// treats lists in its own way.
 func sqlArgument(a any) any {
 	switch list := a.(type) {
 	case []string:
@@ -126,14 +130,17 @@ func array[T any](list []T, text func(T) string) string {
 	return "{" + strings.Join(out, ",") + "}"
 }
 
-// PushTx is Queue.Push in a transaction of the caller's: the message exists if the transaction commits. Waiting claims see the message
-// within a second of the commit, or at its due time if that is later. A message that was refused is an error, too; unless the server has
-// refused a statement, the transaction is whole. An ID that is in use is answered as Queue.Push does, by the result's Status.
+// PushTx is Queue.Push in a transaction of the caller's: the message exists if the transaction
+// commits. Waiting claims see the message within a second of the commit, or at its due time if that
+// is later. A message that was refused is an error, too; unless the server has refused a statement,
+// the transaction is whole. An ID that is in use is answered as Queue.Push does, by the result's
+// Status.
 //
-// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets ErrOverloaded. A push of the ID in
-// another transaction of a caller's waits as long as that transaction's lock_timeout allows. The deletion of the topic waits, too. At
-// repeatable read and serializable a topic that was made or deleted, or an ID that was stored or changed, since the transaction's
-// snapshot is a serialization failure.
+// Until the transaction ends, another push of the ID waits for it, a second at most, and then gets
+// ErrOverloaded. A push of the ID in another transaction of a caller's waits as long as that
+// transaction's lock_timeout allows. The deletion of the topic waits, too. At repeatable read and
+// serializable a topic that was made or deleted, or an ID that was stored or changed, since the
+// transaction's snapshot is a serialization failure.
 func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punctual.PushResult, error) {
 	rs, err := s.pushTx(ctx, tx, []punctual.NewMessage{m})
 	if err != nil {
@@ -145,11 +152,13 @@ func (s *Store) PushTx(ctx context.Context, tx Tx, m punctual.NewMessage) (punct
 	return rs[0], nil
 }
 
-// PushManyTx is PushTx for many messages, with a result for each, in order. A message that is refused has its PushResult.Err set and
-// does not stop the others, which exist if the caller commits all the same.
+// PushManyTx is PushTx for many messages, with a result for each, in order. A message that is
+// refused has its PushResult.Err set and does not stop the others, which exist if the caller
+// commits all the same.
 //
-// The error is nil only if every message succeeded. Otherwise it wraps a *punctual.BatchError that says how many did not, or it is what
-// has failed for the call as a whole; then there are no results.
+// The error is nil only if every message succeeded. Otherwise it wraps a *punctual.BatchError that
+// says how many did not, or it is what has failed for the call as a whole; then there are no
+// results.
 func (s *Store) PushManyTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	rs, err := s.pushTx(ctx, tx, ms)
 	if err != nil {
@@ -189,13 +198,15 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 	})
 }
 
-// AmendManyTx cancels, reschedules, requeues or deletes many messages in a transaction of the caller's, as Store.Amend does, with a result
-// for each, in order. An amendment that is refused has its Amended.Err set and does not stop the others. Until the transaction ends, claims
-// pass by the messages.
+// AmendManyTx cancels, reschedules, requeues or deletes many messages in a transaction of the
+// caller's, as Store.Amend does, with a result for each, in order. An amendment that is refused has
+// its Amended.Err set and does not stop the others. Until the transaction ends, claims pass by the
+// messages.
 //
-// The error is as that of PushManyTx. At repeatable read and serializable a message that was stored or changed since the
-// transaction's snapshot is a serialization failure, never "not found". An ID that is not found at these levels stays so until the
-// transaction ends: a push of it waits, as after PushTx.
+// The error is as that of PushManyTx. At repeatable read and serializable a message that was stored
+// or changed since the transaction's snapshot is a serialization failure, never "not found". An ID
+// that is not found at these levels stays so until the transaction ends: a push of it waits, as
+// after PushTx.
 func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
 	out, err := s.amendTx(ctx, tx, as)
 	if err != nil {
@@ -241,9 +252,9 @@ func (c *amending) amendWithin(ctx context.Context, way *callersWay, part []int)
 	return way.change(ctx, c.amend(l, part))
 }
 
-// proveAbsent has the server refuse a transaction that has one snapshot for all its statements, with a serialization failure, when a message
-// that the snapshot does not show was stored since. A statement that reads sees the snapshot alone; one that stores a row sees all that has
-// the ID.
+// proveAbsent has the server refuse a transaction that has one snapshot for all its statements,
+// with a serialization failure, when a message that the snapshot does not show was stored since. A
+// statement that reads sees the snapshot alone; one that stores a row sees all that has the ID.
 func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, names []name) error {
 	if !way.strict {
 		return nil
@@ -278,9 +289,10 @@ func namesOfAll(part []int, nameOf func(i int) name) (all []name) {
 	return all
 }
 
-// CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is nil when the message was
-// cancelled, ErrLeased when somebody works on it, and ErrNotFound when it is not there. None of these errors aborts the
-// transaction. What AmendManyTx says of isolation levels holds here, too.
+// CancelTx cancels one message in a transaction of the caller's, as Queue.Cancel does. The error is
+// nil when the message was cancelled, ErrLeased when somebody works on it, and ErrNotFound when it
+// is not there. None of these errors aborts the transaction. What AmendManyTx says of isolation
+// levels holds here, too.
 func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
 	out, err := s.amendTx(ctx, tx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
 	if err != nil {
@@ -289,8 +301,9 @@ func (s *Store) CancelTx(ctx context.Context, tx Tx, topic, id string) error {
 	return out[0].Err
 }
 
-// RescheduleTx moves the due time of one message in a transaction of the caller's. a names the message, and has the new time as its Due
-// or Delay. The error is as that of CancelTx, or ErrChanged or ErrInvalid.
+// RescheduleTx moves the due time of one message in a transaction of the caller's. a names the
+// message, and has the new time as its Due or Delay. The error is as that of CancelTx, or
+// ErrChanged or ErrInvalid.
 func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (punctual.Amended, error) {
 	a.Change = punctual.ChangeReschedule
 	out, err := s.amendTx(ctx, tx, []punctual.Amendment{a})
@@ -300,8 +313,9 @@ func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (
 	return out[0], out[0].Err
 }
 
-// callersWay runs the steps of a call in a transaction of the caller's. Its statements have the plans that they have in the store's own
-// transactions (plan_within.sql), and the caller's settings are given back after them (plan_back.sql).
+// callersWay runs the steps of a call in a transaction of the caller's. Its statements have the
+// plans that they have in the store's own transactions (plan_within.sql), and the caller's settings
+// are given back after them (plan_back.sql).
 type callersWay struct {
 	s  *Store
 	tx Tx
@@ -311,14 +325,16 @@ type callersWay struct {
 	strict     bool     // the transaction has one snapshot for all its statements, because it is not read committed
 }
 
-// inCallers runs f in a caller's transaction, and then gives the settings back that plan_within.sql has changed.
+// inCallers runs f in a caller's transaction, and then gives the settings back that plan_within.sql
+// has changed.
 func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) error) error {
 	w := &callersWay{s: s, tx: tx}
 	err := f(w)
 	if !w.changed || len(w.names) == 0 || serverError(err) != nil || errors.Is(err, punctual.ErrUnreachable) {
 		return err // an aborted transaction gives them back by its end, and one whose connection broke has ended
 	}
-	// ctx may have ended between two statements. Then the transaction is whole, and the caller may go on with it.
+	// ctx may have ended between two statements. Then the transaction is whole, and the caller may
+	// go on with it.
 	ctx, end := outliving(ctx)
 	defer end()
 	giving := w.do(ctx, w.givingBack(s.step()))
@@ -335,14 +351,15 @@ func (w *callersWay) write(ctx context.Context, build func() *step) error {
 	return w.send(ctx, build())
 }
 
-// createTime is how long the caller's transaction waits at most for a topic that is made on another connection. A busy server
-// takes a second or more to open a connection.
+// createTime is how long the caller's transaction waits at most for a topic that is made on another
+// connection. A busy server takes a second or more to open a connection.
 const createTime = 5 * time.Second
 
-// create makes topics on another connection of the store, where they are committed at once, because a topic that the caller's
-// transaction makes keeps all others who push to it waiting until that transaction ends. create makes them in the caller's
-// transaction where that fails, for instance because the server gives no other connection in time, or where the transaction's
-// snapshot would not show what others make.
+// create makes topics on another connection of the store, where they are committed at once, because
+// a topic that the caller's transaction makes keeps all others who push to it waiting until that
+// transaction ends. create makes them in the caller's transaction where that fails, for instance
+// because the server gives no other connection in time, or where the transaction's snapshot would
+// not show what others make.
 func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	if w.strict || w.createAside(ctx, build) != nil {
 		return w.write(ctx, build)
@@ -350,9 +367,10 @@ func (w *callersWay) create(ctx context.Context, build func() *step) error {
 	return nil
 }
 
-// createAside makes topics on another connection. What it waits for may itself wait for the caller's transaction, and the server cannot
-// see this circle, because the caller's transaction waits here and not in the server. So the wait is bounded, also for the sake of those
-// who need a connection of the reserve.
+// createAside makes topics on another connection. What it waits for may itself wait for the
+// caller's transaction, and the server cannot see this circle, because the caller's transaction
+// waits here and not in the server. So the wait is bounded, also for the sake of those who need a
+// connection of the reserve.
 func (w *callersWay) createAside(ctx context.Context, build func() *step) error {
 	wait := createTime
 	if until, ok := ctx.Deadline(); ok {
@@ -377,8 +395,8 @@ func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, t
 	return f(ctx, w)
 }
 
-// send sends a step. The first step also changes the caller's settings and returns what they were, so that each later step can change
-// them and give them back by itself.
+// send sends a step. The first step also changes the caller's settings and returns what they were,
+// so that each later step can change them and give them back by itself.
 func (w *callersWay) send(ctx context.Context, x *step) error {
 	known := len(w.names) > 0
 	if known {
@@ -412,8 +430,8 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 	return err
 }
 
-// do sends statements. They commit nothing, and a transaction whose connection broke cannot commit any more, so no error of theirs is
-// ErrIndeterminate.
+// do sends statements. They commit nothing, and a transaction whose connection broke cannot commit
+// any more, so no error of theirs is ErrIndeterminate.
 func (w *callersWay) do(ctx context.Context, x *step) error {
 	err := w.tx.send(ctx, x)
 	if err == nil {

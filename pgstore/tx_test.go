@@ -53,7 +53,8 @@ func sqlTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
 	}
 }
 
-// A message exists exactly if the transaction that pushed it commits, and has not gone back to a savepoint before the push.
+// A message exists exactly if the transaction that pushed it commits, and has not gone back to a
+// savepoint before the push.
 func TestTx(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
@@ -79,8 +80,8 @@ func laterMessage(id string) punctual.NewMessage {
 	return m
 }
 
-// message returns a message of orders that is long due. One without a time would be due at the next millisecond, and a claim may come
-// before that.
+// message returns a message of orders that is long due. One without a time would be due at the next
+// millisecond, and a claim may come before that.
 func message(id string) punctual.NewMessage {
 	return punctual.NewMessage{Topic: "orders", ID: id, Due: longDue, Body: []byte(`a "body" \ of ` + id), Headers: map[string]string{"k": "v"}}
 }
@@ -175,7 +176,8 @@ func testTxAmend(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// testTxIDInUse: a push of an ID that is in use is answered as everywhere, and leaves the transaction whole.
+// testTxIDInUse: a push of an ID that is in use is answered as everywhere, and leaves the
+// transaction whole.
 func testTxIDInUse(t *testing.T, s *Store, begin openTx) {
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{message("taken")}); err != nil {
 		t.Fatal(err)
@@ -195,7 +197,8 @@ func testTxIDInUse(t *testing.T, s *Store, begin openTx) {
 	}
 }
 
-// A message that is refused makes its call return an error, so that nobody commits without the message unawares. The transaction is whole.
+// A message that is refused makes its call return an error, so that nobody commits without the
+// message unawares. The transaction is whole.
 func TestTxRefusedMessages(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
@@ -257,7 +260,8 @@ func TestTxRefusedMessages(t *testing.T) {
 	}
 }
 
-// What is no transaction is refused, because the message would be there whatever becomes of the order.
+// What is no transaction is refused, because the message would be there whatever becomes of the
+// order.
 func TestTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -305,7 +309,8 @@ func TestTxOfNone(t *testing.T) {
 	}
 }
 
-// A serialization failure of the caller's transaction reaches the caller as the driver's error, and is definite.
+// A serialization failure of the caller's transaction reaches the caller as the driver's error, and
+// is definite.
 func TestTxSerializationFailure(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
@@ -330,8 +335,9 @@ func TestTxSerializationFailure(t *testing.T) {
 	}
 }
 
-// P13: the connection of a caller's transaction breaks during a call. Whether the server has carried the statement out or not, nothing of it
-// is committed. So the error is definite, and the message is not there.
+// P13: the connection of a caller's transaction breaks during a call. Whether the server has
+// carried the statement out or not, nothing of it is committed. So the error is definite, and the
+// message is not there.
 func TestTxConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
@@ -398,14 +404,16 @@ func TestTxErrorsOfAnotherDriver(t *testing.T) {
 	}
 }
 
-// P14: the first message of a topic in a caller's transaction keeps nobody else from pushing to that topic.
+// P14: the first message of a topic in a caller's transaction keeps nobody else from pushing to
+// that topic.
 func TestTxMakesTopicsForAll(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]openTx{"pgx": pgxTx, "database/sql": sqlTx} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-			// A free connection must be there when the topic is to be made, because a loaded machine takes long to open one.
+			// A free connection must be there when the topic is to be made, because a loaded
+			// machine takes long to open one.
 			free := make([]*pgxpool.Conn, 3)
 			for i := range free {
 				var err error
@@ -433,9 +441,10 @@ func TestTxMakesTopicsForAll(t *testing.T) {
 	}
 }
 
-// P14: a caller's transaction does not make a topic itself, and so keeps nobody else from pushing to the topic, also where the server takes
-// long to open another connection, or the pool has none left. Where there is no other connection at all, the transaction makes the topic,
-// and the push succeeds all the same.
+// P14: a caller's transaction does not make a topic itself, and so keeps nobody else from pushing
+// to the topic, also where the server takes long to open another connection, or the pool has none
+// left. Where there is no other connection at all, the transaction makes the topic, and the push
+// succeeds all the same.
 func TestTxMakesTopicsOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 	const slowness = 500 * time.Millisecond

@@ -24,8 +24,9 @@ import (
 //	acks=durable         Options.DurableAcks
 //	password-file=FILE   the password is the first line of this file, and so in no list of processes
 //
-// The URL's options win over those in o. A relative FILE is resolved against the working directory. With several hosts the one that
-// takes changes is chosen, unless target_session_attrs says otherwise.
+// The URL's options win over those in o. A relative FILE is resolved against the working directory.
+// With several hosts the one that takes changes is chosen, unless target_session_attrs says
+// otherwise.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -61,7 +62,8 @@ func MigrateURL(ctx context.Context, text string, o *Options) error {
 	return Migrate(ctx, pool, opt)
 }
 
-// MigrationStatusURL is MigrationStatus for a URL as OpenURL takes it, with a pool that it closes again.
+// MigrationStatusURL is MigrationStatus for a URL as OpenURL takes it, with a pool that it closes
+// again.
 func MigrationStatusURL(ctx context.Context, text string, o *Options) (Version, error) {
 	pool, opt, err := connectURL(ctx, text, o)
 	if err != nil {
@@ -93,8 +95,8 @@ func badURL(format string, args ...any) error {
 	return fmt.Errorf("postgres URL: %s: use postgres://host:port/database: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
 }
 
-// parseURL takes this store's own options out of a URL, and leaves the rest to the driver. Package net/url reads only what follows the ?,
-// because it knows no lists of hosts.
+// parseURL takes this store's own options out of a URL, and leaves the rest to the driver. Package
+// net/url reads only what follows the ?, because it knows no lists of hosts.
 func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 	scheme, _, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
@@ -122,7 +124,8 @@ func parseURL(text string, o *Options) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// ownOptions moves this store's options from values to o, and returns the password of the password-file, if there is one.
+// ownOptions moves this store's options from values to o, and returns the password of the
+// password-file, if there is one.
 func ownOptions(values url.Values, o *Options) (password string, err error) {
 	own := []string{"schema", "durability", "acks", "password-file"}
 	for _, name := range own {

@@ -10,9 +10,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// While a snapshot is held, each replacement leaves a version of the message, and a change of that message, such as a claim, reads all of
-// them, because the server checks the key of the new version against each. A claim of another message does not pay for that, and it is over
-// when the snapshot is.
+// While a snapshot is held, each replacement leaves a version of the message, and a change of that
+// message, such as a claim, reads all of them, because the server checks the key of the new version
+// against each. A claim of another message does not pay for that, and it is over when the snapshot
+// is.
 func TestVersionsOfAReplacedMessage(t *testing.T) {
 	t.Parallel()
 	const versions = 400

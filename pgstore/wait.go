@@ -16,42 +16,50 @@ import (
 // never is a time that no clock reaches, in ms.
 const never int64 = math.MaxInt64 / 1000
 
-// noScanStart is the scan start of a whole scan. It lies before all messages, some of which may be due before 1970.
+// noScanStart is the scan start of a whole scan. It lies before all messages, some of which may be
+// due before 1970.
 const noScanStart int64 = math.MinInt64
 
 const (
-	// pollEvery is the time between two polls, in ms. A poll finds what a lost notification would have announced (P11).
+	// pollEvery is the time between two polls, in ms. A poll finds what a lost notification would
+	// have announced (P11).
 	pollEvery = 1000
-	// scanAhead is how far into the future claims and polls read, and how soon a message must be due for other processes to be notified.
-	// Later messages need no notification, because a poll finds them in time. Reading further would be waste: the index has mostly dead
-	// entries there, at the times at which the leases of finished messages would have ended.
+	// scanAhead is how far into the future claims and polls read, and how soon a message must be
+	// due for other processes to be notified. Later messages need no notification, because a poll
+	// finds them in time. Reading further would be waste: the index has mostly dead entries there,
+	// at the times at which the leases of finished messages would have ended.
 	scanAhead = 2 * time.Second
-	// backlogFor is for how long after a poll a claim without a wait may begin at a scan start, and for how long after such a claim polls
-	// go on although no claim waits, in ms.
+	// backlogFor is for how long after a poll a claim without a wait may begin at a scan start, and
+	// for how long after such a claim polls go on although no claim waits, in ms.
 	backlogFor = 2 * pollEvery
-	// polledLately is for how long after a poll of a topic claims of several topics rely on what is known of it, in ms.
+	// polledLately is for how long after a poll of a topic claims of several topics rely on what is
+	// known of it, in ms.
 	polledLately = pollEvery + pollEvery/2
 	// forgetAfter is for how long the process remembers a topic that no claim waits for, in ms.
 	forgetAfter = 60_000
-	// askAnew is how long one claim may take to read a topic until another claim is woken for it, in ms, because the first one's
-	// connection may hang (P14).
+	// askAnew is how long one claim may take to read a topic until another claim is woken for it,
+	// in ms, because the first one's connection may hang (P14).
 	askAnew = 250
 	// pollsAtOnce bounds the polls under way. One is enough unless its connection hangs (P11).
 	pollsAtOnce = 4
-	// cheapWhole is how long a whole scan may take, in ms, so that each poll is one. After a longer one there is none for wholeRest times
-	// its length, so that whole scans take a tenth of the time at most; or for just its length, if messages may be before a scan start.
+	// cheapWhole is how long a whole scan may take, in ms, so that each poll is one. After a longer
+	// one there is none for wholeRest times its length, so that whole scans take a tenth of the
+	// time at most; or for just its length, if messages may be before a scan start.
 	cheapWhole = 100
 	wholeRest  = 9
-	// wholeLimit is how long a statement may read a topic from its beginning for a claim that waits or for a poll, because beside a held
-	// snapshot it would take longer and longer. What it has not read is read in bounded steps then; see search.
+	// wholeLimit is how long a statement may read a topic from its beginning for a claim that waits
+	// or for a poll, because beside a held snapshot it would take longer and longer. What it has
+	// not read is read in bounded steps then; see search.
 	wholeLimit = 400 * time.Millisecond
-	// sinceSlack is subtracted from a time on the store's clock that this process has guessed, in ms.
+	// sinceSlack is subtracted from a time on the store's clock that this process has guessed, in
+	// ms.
 	sinceSlack = 1000
 )
 
-// waits lets claims sleep until something is due. Each topic that is waited for has a time at which a claim can find
-// something. When it comes, one of the claims that wait for the topic is woken and tries again; the next one follows when the
-// first has left messages. Each second a poll reads the next due times of all such topics, topicsAtOnce of them in a statement.
+// waits lets claims sleep until something is due. Each topic that is waited for has a time at which
+// a claim can find something. When it comes, one of the claims that wait for the topic is woken and
+// tries again; the next one follows when the first has left messages. Each second a poll reads the
+// next due times of all such topics, topicsAtOnce of them in a statement.
 type waits struct {
 	s      *Store
 	others notifier
@@ -76,8 +84,8 @@ type waits struct {
 	writers writers            // guarded by mu
 }
 
-// wholeScans says when a poll is to read the topics from their beginning, and not from the scan start alone. Its fields are guarded by
-// waits.mu.
+// wholeScans says when a poll is to read the topics from their beginning, and not from the scan
+// start alone. Its fields are guarded by waits.mu.
 type wholeScans struct {
 	underWay bool
 	soon     bool  // what lies before a scan start may have changed
@@ -86,7 +94,8 @@ type wholeScans struct {
 	took     int64 // in ms
 }
 
-// due reports whether a poll at now, in ms, is to be a whole scan. pause, if not 0, is the rest between whole scans that a test sets.
+// due reports whether a poll at now, in ms, is to be a whole scan. pause, if not 0, is the rest
+// between whole scans that a test sets.
 func (x *wholeScans) due(now int64, pause time.Duration) bool {
 	rest := wholeRest * x.took
 	switch {
@@ -100,8 +109,9 @@ func (x *wholeScans) due(now int64, pause time.Duration) bool {
 	return !x.underWay && (now >= x.ended+rest || now < x.ended)
 }
 
-// writers are transactions that have written or locked messages, as polls see them. A transaction that ends late may put messages
-// before the scan start of a topic, or release messages that claims have skipped because it had locked them.
+// writers are transactions that have written or locked messages, as polls see them. A transaction
+// that ends late may put messages before the scan start of a topic, or release messages that claims
+// have skipped because it had locked them.
 type writers struct {
 	poll int   // the number of the poll that saw them
 	at   int64 // when it asked, in ms
@@ -114,11 +124,13 @@ type writer struct {
 	polls int   // how many polls have seen it
 }
 
-// see records which transactions a poll has seen. If one that at least two polls had seen has ended, see returns a time before which that
-// transaction has written nothing, in ms; otherwise never. A transaction that only one poll has seen was short, as long as polls
-// follow each other each second. What it has pushed for the time of the push is not before a scan start, because scan starts stay 2 s
-// behind the clock. What it has pushed with an earlier due time is left to whole scans, and so is a longer transaction that polls have
-// missed because some of them failed or came late.
+// see records which transactions a poll has seen. If one that at least two polls had seen has
+// ended, see returns a time before which that transaction has written nothing, in ms; otherwise
+// never. A transaction that only one poll has seen was short, as long as polls follow each other
+// each second. What it has pushed for the time of the push is not before a scan start, because scan
+// starts stay 2 s behind the clock. What it has pushed with an earlier due time is left to whole
+// scans, and so is a longer transaction that polls have missed because some of them failed or came
+// late.
 func (x *writers) see(poll int, asked int64, seen []string) (since int64) {
 	since = never
 	if poll <= x.poll { // an earlier poll that was late
@@ -160,13 +172,15 @@ type waited struct {
 	polled  int64     // when the last poll began that has read the topic, in ms
 	claimed int64     // when a claim without a wait last began at the scan start, in ms
 
-	// scanStart is where claims that wait or take from a backlog, and polls that are no whole scans, begin to read, in ms. As far as this
-	// process knows, no message that a claim can find is before it, but in the spans of early. See endRead.
+	// scanStart is where claims that wait or take from a backlog, and polls that are no whole
+	// scans, begin to read, in ms. As far as this process knows, no message that a claim can find
+	// is before it, but in the spans of early. See endRead.
 	scanStart int64
 	// raisedTo is the latest scan start that a reading under way may bring, in ms.
 	raisedTo int64
-	// early are the spans before the scan start in which a claim may find something. Claims read them before they read from the scan start,
-	// each in bounded steps, so that one overdue message does not have them read all that was finished since its due time.
+	// early are the spans before the scan start in which a claim may find something. Claims read
+	// them before they read from the scan start, each in bounded steps, so that one overdue message
+	// does not have them read all that was finished since its due time.
 	early []span
 }
 
@@ -213,8 +227,9 @@ func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	}
 }
 
-// sleep returns when the waiter is woken to claim again, when its time is over, or with the error that ends the wait. When the time is over
-// and the latest poll has failed, it returns the error of that poll, because the claim may have missed something.
+// sleep returns when the waiter is woken to claim again, when its time is over, or with the error
+// that ends the wait. When the time is over and the latest poll has failed, it returns the error of
+// that poll, because the claim may have missed something.
 func (w *waits) sleep(ctx context.Context, me *waiter, until int64) (over bool, err error) {
 	for {
 		passed, stop := w.s.clock.after(until)
@@ -275,8 +290,9 @@ func (w *waits) attempted(me *waiter, found int) {
 			t.vain = 0
 			continue
 		}
-		// After an attempt in vain the topic rests, for 1, 2, 4 and then 8 ms, because the server's clock may be behind the guess, or
-		// another process was quicker. The clock of a test may stand still, so that no rest would end.
+		// After an attempt in vain the topic rests, for 1, 2, 4 and then 8 ms, because the server's
+		// clock may be behind the guess, or another process was quicker. The clock of a test may
+		// stand still, so that no rest would end.
 		if w.s.clock.fake == nil {
 			t.at = max(t.at, w.s.clock.guess()/1000+int64(1)<<min(t.vain, 3))
 			t.vain++
@@ -285,7 +301,8 @@ func (w *waits) attempted(me *waiter, found int) {
 	w.release(me)
 }
 
-// release ends what a waiter was woken for, and offers the topics of that anew. Called with mu held.
+// release ends what a waiter was woken for, and offers the topics of that anew. Called with mu
+// held.
 func (w *waits) release(me *waiter) {
 	now := w.s.clock.guess() / 1000
 	topics := me.wokenFor
@@ -304,8 +321,9 @@ func (w *waits) release(me *waiter) {
 	}
 }
 
-// offer wakes the first waiter that is not busy, or the first of all, if the topic's time has come. If the waiter that was woken before
-// takes longer than askAnew, another one is woken all the same. Called with mu held.
+// offer wakes the first waiter that is not busy, or the first of all, if the topic's time has come.
+// If the waiter that was woken before takes longer than askAnew, another one is woken all the same.
+// Called with mu held.
 func (w *waits) offer(t *waited, now int64) {
 	if len(t.waiting) == 0 || t.asking != nil && now < t.asked+askAnew {
 		return
@@ -341,8 +359,9 @@ type readResult struct {
 	paused    bool  // the topic is paused, or there is none, so nothing of it was read
 }
 
-// beginRead is called before topics are read, and endRead takes its result. With fromScanStart the reading begins at the scan start, which
-// spares it the entries of finished messages that stay in the index until no snapshot needs them. Otherwise the whole topic is read.
+// beginRead is called before topics are read, and endRead takes its result. With fromScanStart the
+// reading begins at the scan start, which spares it the entries of finished messages that stay in
+// the index until no snapshot needs them. Otherwise the whole topic is read.
 func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -363,8 +382,8 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 	return seen
 }
 
-// fresh reports whether a claim of topics that does not wait may begin at their scan starts: polls find what has come before these, as for
-// claims that wait. It has the polls go on for a while.
+// fresh reports whether a claim of topics that does not wait may begin at their scan starts: polls
+// find what has come before these, as for claims that wait. It has the polls go on for a while.
 func (w *waits) fresh(topics []string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -386,9 +405,10 @@ func (w *waits) fresh(topics []string) bool {
 
 // endRead records the result of a reading. What was noticed since the reading began stays.
 //
-// The scan start is a guess, because others may put messages before it, or release messages that a claim has skipped. Of most such changes
-// there is notice at once. Each poll sees which transactions have ended late, and whole scans find the rest: one each second as long as
-// they are cheap (P11).
+// The scan start is a guess, because others may put messages before it, or release messages that a
+// claim has skipped. Of most such changes there is notice at once. Each poll sees which
+// transactions have ended late, and whole scans find the rest: one each second as long as they are
+// cheap (P11).
 func (w *waits) endRead(name string, r readResult, seen readState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -415,9 +435,11 @@ func (w *waits) endRead(name string, r readResult, seen readState) {
 	w.offer(t, now)
 }
 
-// notice records that a claim may find something in a topic: the first of it at the beginning of in, and what of it is before the scan
-// start not behind the end of in. A reading under way brings no scan start behind raisedTo, so what comes later than that needs no
-// note, and the many messages that come in time keep no scan start where it is. For newCompanions it records that there are some.
+// notice records that a claim may find something in a topic: the first of it at the beginning of
+// in, and what of it is before the scan start not behind the end of in. A reading under way brings
+// no scan start behind raisedTo, so what comes later than that needs no note, and the many messages
+// that come in time keep no scan start where it is. For newCompanions it records that there are
+// some.
 func (w *waits) notice(name string, in span) {
 	if name == newCompanions {
 		w.arrivals.Tell()
@@ -433,8 +455,9 @@ func (w *waits) notice(name string, in span) {
 	w.put(t, in, max(t.scanStart, t.raisedTo))
 }
 
-// found records that a search has found something in a topic, the first of it at the beginning of in. Unlike notice it changes nothing behind
-// the scan start, from where a backlog is claimed in the order of its due times.
+// found records that a search has found something in a topic, the first of it at the beginning of
+// in. Unlike notice it changes nothing behind the scan start, from where a backlog is claimed in
+// the order of its due times.
 func (w *waits) found(name string, in span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -454,8 +477,8 @@ func (w *waits) put(t *waited, in span, before int64) {
 	}
 }
 
-// takeEarly takes the first part of the early spans of a topic, as long as a bounded reading may be, and reports whether there is one.
-// Who has read the part calls readEarly.
+// takeEarly takes the first part of the early spans of a topic, as long as a bounded reading may
+// be, and reports whether there is one. Who has read the part calls readEarly.
 func (w *waits) takeEarly(name string) (part span, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -497,8 +520,8 @@ func (w *waits) stepTook(took time.Duration) {
 	w.step = nextStep(w.step, took.Milliseconds())
 }
 
-// skipTo moves the scan starts of topics to a moment ago, because a statement cannot read them from where they were. Polls search what is
-// before that.
+// skipTo moves the scan starts of topics to a moment ago, because a statement cannot read them from
+// where they were. Polls search what is before that.
 func (w *waits) skipTo(names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -507,7 +530,8 @@ func (w *waits) skipTo(names []string) {
 	w.wakePoller()
 }
 
-// raise moves to a moment ago the scan starts of topics that are before a time, in ms. Called with mu held.
+// raise moves to a moment ago the scan starts of topics that are before a time, in ms. Called with
+// mu held.
 func (w *waits) raise(names []string, before int64) {
 	start := behind(w.s.clock.guess())
 	for _, name := range names {
@@ -517,8 +541,9 @@ func (w *waits) raise(names []string, before int64) {
 	}
 }
 
-// toRead returns which of the topics a claim from the scan starts has to read. It need not read a topic that a poll has read lately and for
-// which nothing has come since, because at says when something is due there. So a claim of thousands of topics reads the few that matter.
+// toRead returns which of the topics a claim from the scan starts has to read. It need not read a
+// topic that a poll has read lately and for which nothing has come since, because at says when
+// something is due there. So a claim of thousands of topics reads the few that matter.
 func (w *waits) toRead(topics []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -547,7 +572,8 @@ func (w *waits) pushed(rs []punctual.PushResult) {
 	w.notify(come)
 }
 
-// moved notifies of locked messages that are still to be delivered, because their times may have changed.
+// moved notifies of locked messages that are still to be delivered, because their times may have
+// changed.
 func (w *waits) moved(l *locked) {
 	come := w.coming()
 	for n, r := range l.rows {
@@ -558,14 +584,16 @@ func (w *waits) moved(l *locked) {
 	w.notify(come)
 }
 
-// resumed notifies of a topic whose delivery is no longer paused. Nobody has raised the scan start during the pause.
+// resumed notifies of a topic whose delivery is no longer paused. Nobody has raised the scan start
+// during the pause.
 func (w *waits) resumed(topic string) {
 	come := w.coming()
 	come.add(topic, w.s.clock.guess()/1000)
 	w.notify(come)
 }
 
-// coming collects for each topic when a claim can find something: the first time, and the last one of those that may be before a scan start.
+// coming collects for each topic when a claim can find something: the first time, and the last one
+// of those that may be before a scan start.
 type coming struct {
 	overdue int64 // what is due later is before no scan start, in ms
 	topics  map[string]span
@@ -594,7 +622,8 @@ func (c *coming) put(topic string, in span) {
 	c.topics[topic] = both
 }
 
-// notify records in this process, and announces to others, from which time on a claim may find something in each topic.
+// notify records in this process, and announces to others, from which time on a claim may find
+// something in each topic.
 func (w *waits) notify(come coming) {
 	for topic, in := range come.topics {
 		w.notice(topic, in)
@@ -624,8 +653,9 @@ func (w *waits) poll() {
 	}
 }
 
-// pollDue wakes waiters for the topics whose time has come, begins a poll each second, forgets topics for which no claim has waited for
-// forgetAfter, and returns when there is next something to do, in ms.
+// pollDue wakes waiters for the topics whose time has come, begins a poll each second, forgets
+// topics for which no claim has waited for forgetAfter, and returns when there is next something to
+// do, in ms.
 func (w *waits) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -684,7 +714,8 @@ func (w *waits) pollNow() {
 // topicsAtOnce is how many topics one statement of a poll reads.
 const topicsAtOnce = 1000
 
-// readNextDue is a poll: it reads the next due time of each topic, from its scan start on, or over the whole topic.
+// readNextDue is a poll: it reads the next due time of each topic, from its scan start on, or over
+// the whole topic.
 func (w *waits) readNextDue(number int, names []string, whole bool) {
 	ctx, end := context.WithTimeout(w.s.life, callTime)
 	defer end()
@@ -742,8 +773,9 @@ func (w *waits) readAt(names []string, at int64) {
 	}
 }
 
-// readWriters reads which transactions have written or locked messages and are still open. If one has ended late, the same poll reads the
-// topics from a time on before which that transaction had written nothing, and a whole scan follows soon.
+// readWriters reads which transactions have written or locked messages and are still open. If one
+// has ended late, the same poll reads the topics from a time on before which that transaction had
+// written nothing, and a whole scan follows soon.
 func (w *waits) readWriters(ctx context.Context, poll int) error {
 	asked := w.s.clock.guess() / 1000
 	var seen []string
@@ -774,8 +806,9 @@ func (w *waits) readWriters(ctx context.Context, poll int) error {
 	return nil
 }
 
-// search is a whole scan in bounded steps: it reads topics backwards, from a moment ago to their beginning. What it finds in a step becomes
-// an early span, so that claims are as bounded. Meanwhile claims take what is due now.
+// search is a whole scan in bounded steps: it reads topics backwards, from a moment ago to their
+// beginning. What it finds in a step becomes an early span, so that claims are as bounded.
+// Meanwhile claims take what is due now.
 func (w *waits) search(ctx context.Context, names []string) error {
 	w.mu.Lock()
 	w.raise(names, noScanStart+1)

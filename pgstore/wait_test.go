@@ -27,8 +27,8 @@ func (c *askedClock) After(t time.Time) (<-chan time.Time, func()) {
 	return c.ManualClock.After(t)
 }
 
-// A claim that waits, and the poller behind it, sleep while nothing happens: while the clock is paused, neither looks at it again and
-// again.
+// A claim that waits, and the poller behind it, sleep while nothing happens: while the clock is
+// paused, neither looks at it again and again.
 func TestWaitingClaimsSleep(t *testing.T) {
 	clock := &askedClock{ManualClock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))}
 	s := openFresh(t, clock).(*Store)
@@ -61,7 +61,8 @@ func TestWaitingClaimsSleep(t *testing.T) {
 	}
 }
 
-// P11, P14: the connection of a claim that was woken hangs. The other claims for the topic do not wait for that claim.
+// P11, P14: the connection of a claim that was woken hangs. The other claims for the topic do not
+// wait for that claim.
 func TestHungClaimAndOtherClaims(t *testing.T) {
 	t.Parallel()
 	s, b := openBreaking(t, shared, Options{Schema: fresh(), Migrate: true})
@@ -100,7 +101,8 @@ func pollsOf(s *Store) (begun, underWay int) {
 	return s.waits.polls, s.waits.polling
 }
 
-// claimsWaiting starts claims of orders, whose wait is shorter than a call over a connection that hangs, and returns when all of them sleep.
+// claimsWaiting starts claims of orders, whose wait is shorter than a call over a connection that
+// hangs, and returns when all of them sleep.
 func claimsWaiting(t *testing.T, s *Store, n int) <-chan claimResult {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -122,7 +124,8 @@ func claimsWaiting(t *testing.T, s *Store, n int) <-chan claimResult {
 	return found
 }
 
-// wantFoundBeside fails the test unless one connection hangs and a claim finds the message all the same.
+// wantFoundBeside fails the test unless one connection hangs and a claim finds the message all the
+// same.
 func wantFoundBeside(t *testing.T, b *breaker, found <-chan claimResult) {
 	t.Helper()
 	got := <-found
@@ -133,8 +136,8 @@ func wantFoundBeside(t *testing.T, b *breaker, found <-chan claimResult) {
 	t.Logf("found after %v", got.ds[0].ReadyFor())
 }
 
-// A claim of many topics reads the times of those alone for which something may have come since a poll has read them. What comes is found, in
-// this process and from another one.
+// A claim of many topics reads the times of those alone for which something may have come since a
+// poll has read them. What comes is found, in this process and from another one.
 func TestClaimOfManyTopicsReadsFew(t *testing.T) {
 	t.Parallel()
 	const all = 300

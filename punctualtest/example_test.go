@@ -32,7 +32,8 @@ func (s *shop) closeOrder(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// An order's timeout is tested without waiting for it. In a test, t is the *testing.T that the test is given.
+// An order's timeout is tested without waiting for it. In a test, t is the *testing.T that the test
+// is given.
 func Example() {
 	kit := punctualtest.New(t)
 	s := &shop{queue: kit.Queue, state: map[string]string{}}

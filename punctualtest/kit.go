@@ -1,5 +1,6 @@
-// Package punctualtest tests code that uses Punctual without waiting. A Kit has a store in memory whose clock stands still until the
-// test moves it. Kit.Advance moves the clock and runs the handlers of the messages that become due.
+// Package punctualtest tests code that uses Punctual without waiting. A Kit has a store in memory
+// whose clock stands still until the test moves it. Kit.Advance moves the clock and runs the
+// handlers of the messages that become due.
 //
 //	kit := punctualtest.New(t)
 //	kit.Handle("order.close", closeOrder)
@@ -7,10 +8,11 @@
 //	kit.WantScheduled("order.close", "4711", 30*time.Minute)
 //	kit.Advance(30 * time.Minute) // runs closeOrder
 //
-// All handlers run in the goroutine of the test, one after the other. Their order follows from the due times, and for messages that
-// are due at the same stop of the clock from the order of the Handle calls, so every run of a test is the same. To test a program that
-// runs its own worker.Worker, use a memstore with its default clock inside testing/synctest instead; TestVirtualTime in this package
-// shows how.
+// All handlers run in the goroutine of the test, one after the other. Their order follows from the
+// due times, and for messages that are due at the same stop of the clock from the order of the
+// Handle calls, so every run of a test is the same. To test a program that runs its own
+// worker.Worker, use a memstore with its default clock inside testing/synctest instead;
+// TestVirtualTime in this package shows how.
 package punctualtest
 
 import (
@@ -37,15 +39,16 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Kit is a queue with its handlers and a clock that the test moves. Make one with New. Any goroutine may use its fields. Its methods are
-// for the goroutine of the test, and for handlers, which run in that goroutine. Handlers must call neither Advance nor AdvanceTo.
+// Kit is a queue with its handlers and a clock that the test moves. Make one with New. Any
+// goroutine may use its fields. Its methods are for the goroutine of the test, and for handlers,
+// which run in that goroutine. Handlers must call neither Advance nor AdvanceTo.
 type Kit struct {
 	// Queue pushes, cancels and reschedules: give it to the code under test.
 	Queue *punctual.Queue
 	// Store is the store behind Queue.
 	Store *memstore.Store
-	// Clock is the store's clock. Advance moves it and runs the handlers. A handler that moves the Clock itself lets time pass during
-	// its work, without running other handlers.
+	// Clock is the store's clock. Advance moves it and runs the handlers. A handler that moves the
+	// Clock itself lets time pass during its work, without running other handlers.
 	Clock *storekit.ManualClock
 
 	tb     TB
@@ -54,8 +57,8 @@ type Kit struct {
 	routes []route
 	worker *worker.Worker // made by drain; nil when routes have changed since
 	duty   *worker.Worker // stores the occurrences of the schedules of the topics in routes; made with worker, and nil when that is
-	// scheduled says that duty has a topic. It has none if all topics in routes have an @ in their names, because such topics have
-	// no schedules.
+	// scheduled says that duty has a topic. It has none if all topics in routes have an @ in their
+	// names, because such topics have no schedules.
 	scheduled bool
 }
 
@@ -66,7 +69,8 @@ type route struct {
 	opts    []worker.HandleOption
 }
 
-// Start is the time that the clock of a new kit shows unless StartAt says otherwise: a Monday morning.
+// Start is the time that the clock of a new kit shows unless StartAt says otherwise: a Monday
+// morning.
 var Start = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
 // Option adjusts a kit.
@@ -82,8 +86,8 @@ func StartAt(t time.Time) Option {
 	return func(o *options) { o.start = storekit.FromMillis(storekit.CeilMillis(t)) }
 }
 
-// Worker configures the worker that runs the handlers, for instance its middleware, its observer or the length of its leases. A worker
-// without a Logger logs to the test.
+// Worker configures the worker that runs the handlers, for instance its middleware, its observer or
+// the length of its leases. A worker without a Logger logs to the test.
 func Worker(c worker.Config) Option {
 	return func(o *options) { o.worker = c }
 }
@@ -125,14 +129,16 @@ func (k *Kit) close() {
 	}
 }
 
-// Handle registers the handler of a topic. A second call for the topic replaces the handler, for instance by one that succeeds, to test
-// what happens after an outage. When a handler calls Handle, the change counts from the next due time on.
+// Handle registers the handler of a topic. A second call for the topic replaces the handler, for
+// instance by one that succeeds, to test what happens after an outage. When a handler calls Handle,
+// the change counts from the next due time on.
 //
-// The kit also stores the messages of the topic's schedules when their times come (schedule.Put), so that a year of a daily
-// schedule takes milliseconds.
+// The kit also stores the messages of the topic's schedules when their times come (schedule.Put),
+// so that a year of a daily schedule takes milliseconds.
 //
-// A topic that has the default backoff gets that backoff without jitter, so that retries come after exactly 1 s, 2 s, 4 s and so on.
-// Any other backoff stays as it is, also one that differs from the default in its Jitter alone.
+// A topic that has the default backoff gets that backoff without jitter, so that retries come after
+// exactly 1 s, 2 s, 4 s and so on. Any other backoff stays as it is, also one that differs from the
+// default in its Jitter alone.
 func (k *Kit) Handle(topic string, h punctual.Handler, opts ...worker.HandleOption) {
 	k.tb.Helper()
 	k.steadyBackoff(topic)
@@ -172,15 +178,17 @@ func (k *Kit) Configure(topic string, p punctual.SettingsPatch) {
 // Now returns what the clock shows.
 func (k *Kit) Now() time.Time { return k.Clock.Now() }
 
-// Advance moves the clock on by d and runs handlers, as AdvanceTo does. Advance(0) runs the handlers of the messages that are due now.
+// Advance moves the clock on by d and runs handlers, as AdvanceTo does. Advance(0) runs the
+// handlers of the messages that are due now.
 func (k *Kit) Advance(d time.Duration) (handled int) {
 	k.tb.Helper()
 	return k.AdvanceTo(k.Now().Add(d))
 }
 
-// AdvanceTo moves the clock to t. On the way it stops at each time at which messages become due, and runs their handlers. Messages that
-// handlers push, retry or snooze are handled too, if they become due at t or before. AdvanceTo returns how many times a handler ran,
-// failed attempts included.
+// AdvanceTo moves the clock to t. On the way it stops at each time at which messages become due,
+// and runs their handlers. Messages that handlers push, retry or snooze are handled too, if they
+// become due at t or before. AdvanceTo returns how many times a handler ran, failed attempts
+// included.
 func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 	k.tb.Helper()
 	if t.Before(k.Now()) {
@@ -197,9 +205,10 @@ func (k *Kit) AdvanceTo(t time.Time) (handled int) {
 	return handled
 }
 
-// next returns the earliest time ahead at which a message needs attention: in a topic with a handler, among the schedules of such a
-// topic, or in a topic whose messages are copied for a group with a handler. Topics with a ready message are left out, because after
-// a drain only those whose deliveries are paused have any.
+// next returns the earliest time ahead at which a message needs attention: in a topic with a
+// handler, among the schedules of such a topic, or in a topic whose messages are copied for a group
+// with a handler. Topics with a ready message are left out, because after a drain only those whose
+// deliveries are paused have any.
 func (k *Kit) next() (next time.Time, ok bool) {
 	for _, r := range k.routes {
 		topics := []string{r.topic, r.topic + schedule.Suffix}
@@ -254,7 +263,8 @@ func (k *Kit) drain() (handled int) {
 	}
 }
 
-// testLogger returns a Logger that logs to the test. It leaves out the time of day, because that is not the time of the kit's clock.
+// testLogger returns a Logger that logs to the test. It leaves out the time of day, because that is
+// not the time of the kit's clock.
 func testLogger(tb TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testLog{tb}, &slog.HandlerOptions{
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

@@ -89,7 +89,8 @@ func TestAdvanceZeroRunsWhatIsDueNow(t *testing.T) {
 	h.want(t, "0s now 1")
 }
 
-// Advance also handles what handlers push, retry and snooze, if it becomes due within the time that passes.
+// Advance also handles what handlers push, retry and snooze, if it becomes due within the time that
+// passes.
 func TestAdvanceFollowsHandlers(t *testing.T) {
 	kit := punctualtest.New(t)
 	h := &diary{kit: kit}
@@ -143,7 +144,8 @@ func TestHandleReplacesItself(t *testing.T) {
 	after.want(t, "2s y 1")
 }
 
-// A message that was claimed outside of the kit and never settled is handled when its lease has run out.
+// A message that was claimed outside of the kit and never settled is handled when its lease has run
+// out.
 func TestAdvanceMeetsTheEndOfALease(t *testing.T) {
 	kit := punctualtest.New(t)
 	h := &diary{kit: kit}
@@ -172,7 +174,8 @@ func TestPausedTopicWaits(t *testing.T) {
 	h.want(t, "2s free 1", "1m0s held 1")
 }
 
-// Handle takes the jitter from the default backoff alone. A jitter that was set stays, also beside the default Base and Max.
+// Handle takes the jitter from the default backoff alone. A jitter that was set stays, also beside
+// the default Base and Max.
 func TestHandleKeepsABackoffThatWasSet(t *testing.T) {
 	kit := punctualtest.New(t)
 	jitter := punctual.DefaultSettings().Backoff

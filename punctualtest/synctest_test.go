@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A program with a worker of its own is tested in virtual time. Inside a bubble of testing/synctest the system clock is that of the
-// bubble, and so is the store's. The test does not wait in real time, and the times are exact.
+// A program with a worker of its own is tested in virtual time. Inside a bubble of testing/synctest
+// the system clock is that of the bubble, and so is the store's. The test does not wait in real
+// time, and the times are exact.
 func TestVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

@@ -9,14 +9,16 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Scheduled returns the scheduled messages of a topic, which are due in the future, the earliest first.
+// Scheduled returns the scheduled messages of a topic, which are due in the future, the earliest
+// first.
 func (k *Kit) Scheduled(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateScheduled)
 }
 
-// Ready returns the messages of a topic whose time has come and that no handler works on, the earliest first. The next Advance has
-// them handled, unless deliveries of the topic are paused or the topic has no handler.
+// Ready returns the messages of a topic whose time has come and that no handler works on, the
+// earliest first. The next Advance has them handled, unless deliveries of the topic are paused or
+// the topic has no handler.
 func (k *Kit) Ready(topic string) []punctual.Info {
 	k.tb.Helper()
 	return k.list(topic, punctual.StateReady)
@@ -45,8 +47,8 @@ func (k *Kit) list(topic string, state punctual.State) []punctual.Info {
 	}
 }
 
-// WantScheduled fails the test unless the message is scheduled and due exactly d from now. It returns the message, so that the test can
-// check its body or attempts.
+// WantScheduled fails the test unless the message is scheduled and due exactly d from now. It
+// returns the message, so that the test can check its body or attempts.
 func (k *Kit) WantScheduled(topic, id string, d time.Duration) punctual.Info {
 	k.tb.Helper()
 	i, ok := k.get(topic, id)
@@ -75,8 +77,8 @@ func (k *Kit) WantDead(topic, id string, reason punctual.DeathReason) punctual.I
 	return i
 }
 
-// WantGone fails the test if the message is stored in any state. A message is gone when it was handled, cancelled or dropped, or was
-// never pushed.
+// WantGone fails the test if the message is stored in any state. A message is gone when it was
+// handled, cancelled or dropped, or was never pushed.
 func (k *Kit) WantGone(topic, id string) {
 	k.tb.Helper()
 	if i, ok := k.get(topic, id); ok {
@@ -106,7 +108,8 @@ func (k *Kit) describe(i punctual.Info) string {
 	return i.State.String()
 }
 
-// held says how many messages the topic has and describes at most ten of them, so that the failure of a test shows what went wrong.
+// held says how many messages the topic has and describes at most ten of them, so that the failure
+// of a test shows what went wrong.
 func (k *Kit) held(topic string) string {
 	k.tb.Helper()
 	var b strings.Builder

@@ -49,8 +49,8 @@ func (t ordersTable) paid(numbers []string) []string {
 	return paid
 }
 
-// Orders that are not paid are closed half an hour after they were placed. The push of A-2 and the cancel of A-3
-// were lost; a pass over the table finds both.
+// Orders that are not paid are closed half an hour after they were placed. The push of A-2 and the
+// cancel of A-3 were lost; a pass over the table finds both.
 func ExampleRun() {
 	ctx := context.Background()
 	store := memstore.New(nil)

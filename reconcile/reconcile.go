@@ -1,5 +1,5 @@
-// Package reconcile compares a topic with a program's own records, and repairs the differences: it pushes what is missing, and cancels
-// what is over.
+// Package reconcile compares a topic with a program's own records, and repairs the differences: it
+// pushes what is missing, and cancels what is over.
 package reconcile
 
 import (
@@ -15,69 +15,83 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Config describes how to compare a topic with a program's own records, say a table of orders, and repair the
-// differences. It finds pushes and cancels that were lost: because the program crashed between the commit of an order and its
-// push, because the store is of class Volatile, or because a database was restored from a backup.
+// Config describes how to compare a topic with a program's own records, say a table of orders, and
+// repair the differences. It finds pushes and cancels that were lost: because the program crashed
+// between the commit of an order and its push, because the store is of class Volatile, or because a
+// database was restored from a backup.
 type Config struct {
 	// Topic is the topic to compare. It is required.
 	Topic string
-	// List returns the messages that should be pending, a page at a time. after is "" for the first page, and then the next
-	// that List returned with the page before; next is "" on the last page. Each message has an ID and a Due, and body,
-	// headers and limits as for a push. Due is an instant, so that a message that is pushed again keeps its due time; one
-	// with a Due in the past is delivered at once. IfExists may be IfExistsKeep or IfExistsReplaceDead. List is required.
+	// List returns the messages that should be pending, a page at a time. after is "" for the first
+	// page, and then the next that List returned with the page before; next is "" on the last page.
+	// Each message has an ID and a Due, and body, headers and limits as for a push. Due is an
+	// instant, so that a message that is pushed again keeps its due time; one with a Due in the
+	// past is delivered at once. IfExists may be IfExistsKeep or IfExistsReplaceDead. List is
+	// required.
 	//
-	// List must read committed records only, and the records may be out of date by Window/2 at most, for instance when List
-	// reads from a replica that lags.
+	// List must read committed records only, and the records may be out of date by Window/2 at
+	// most, for instance when List reads from a replica that lags.
 	List func(ctx context.Context, after string) (page []punctual.NewMessage, next string, err error)
-	// Unwanted, if not nil, returns those of the IDs, of which it gets at most 1000, that should not be pending, say of orders
-	// that are paid. Their messages are cancelled. Unwanted must return only IDs that it knows, because an order that is not
-	// in the table may just not be committed yet. With Unwanted each pass also lists all ready and scheduled messages of the topic.
+	// Unwanted, if not nil, returns those of the IDs, of which it gets at most 1000, that should
+	// not be pending, say of orders that are paid. Their messages are cancelled. Unwanted must
+	// return only IDs that it knows, because an order that is not in the table may just not be
+	// committed yet. With Unwanted each pass also lists all ready and scheduled messages of the
+	// topic.
 	Unwanted func(ctx context.Context, ids []string) ([]string, error)
-	// Window is the least Settings.DedupeWindow of the topic; each pass but a DryRun raises a shorter one. It keeps a message that
-	// finishes between its listing and its push from being delivered again. A page may take half of Window, from the call of
-	// List until its messages are pushed. Default 10 min, at least 1 s.
+	// Window is the least Settings.DedupeWindow of the topic; each pass but a DryRun raises a
+	// shorter one. It keeps a message that finishes between its listing and its push from being
+	// delivered again. A page may take half of Window, from the call of List until its messages are
+	// pushed. Default 10 min, at least 1 s.
 	Window time.Duration
 	// DryRun has a pass change nothing in the topic and only report what it would do.
 	DryRun bool
 
 	// Every is the time from the end of one pass of Run to the next. Default 5 min, at least 1 s.
 	Every time.Duration
-	// LeaseTopic is the topic of the message whose lease says which process makes the pass. All processes that reconcile a
-	// topic share it, and nothing else may use it. Default Topic with ".reconcile" behind it.
+	// LeaseTopic is the topic of the message whose lease says which process makes the pass. All
+	// processes that reconcile a topic share it, and nothing else may use it. Default Topic with
+	// ".reconcile" behind it.
 	LeaseTopic string
-	// Report, if not nil, is called by Run after each pass of this process, unless the end of ctx has cut the pass short, and
-	// for each error of the store while Run waits until this process may make the pass.
+	// Report, if not nil, is called by Run after each pass of this process, unless the end of ctx
+	// has cut the pass short, and for each error of the store while Run waits until this process
+	// may make the pass.
 	Report func(r Report, err error)
 }
 
 // Report has the counts of one pass.
 type Report struct {
-	// Listed counts the messages that List returned. Each counts in one of Present, Finished, Dead, Pushed and Refused.
+	// Listed counts the messages that List returned. Each counts in one of Present, Finished, Dead,
+	// Pushed and Refused.
 	Listed int64
 	// Present counts the listed messages that were scheduled, ready or leased.
 	Present int64
-	// Finished counts the listed messages that were acked, cancelled or dropped within the topic's DedupeWindow and so are
-	// not pushed again. A message that is still listed after that time is pushed again. A dry run cannot see finished
-	// messages and counts them as Pushed.
+	// Finished counts the listed messages that were acked, cancelled or dropped within the topic's
+	// DedupeWindow and so are not pushed again. A message that is still listed after that time is
+	// pushed again. A dry run cannot see finished messages and counts them as Pushed.
 	Finished int64
-	// Dead counts the listed messages that are dead. They stay dead: requeue them, or list them with IfExistsReplaceDead.
+	// Dead counts the listed messages that are dead. They stay dead: requeue them, or list them
+	// with IfExistsReplaceDead.
 	Dead int64
-	// Pushed counts the listed messages that were missing and are stored now, or in a dry run would be stored.
+	// Pushed counts the listed messages that were missing and are stored now, or in a dry run would
+	// be stored.
 	Pushed int64
 	// Refused counts the listed messages that were not stored; the error of the pass says why.
 	Refused int64
 
-	// Examined counts the stored messages whose IDs Unwanted was given, Unwanted the IDs that it returned.
+	// Examined counts the stored messages whose IDs Unwanted was given, Unwanted the IDs that it
+	// returned.
 	Examined, Unwanted int64
-	// Cancelled counts the unwanted messages that were cancelled, Leased those on which somebody works; they get no further
-	// attempt. The other unwanted messages had finished or died meanwhile, or the error of the pass says why they were not
-	// cancelled. A dry run cancels nothing.
+	// Cancelled counts the unwanted messages that were cancelled, Leased those on which somebody
+	// works; they get no further attempt. The other unwanted messages had finished or died
+	// meanwhile, or the error of the pass says why they were not cancelled. A dry run cancels
+	// nothing.
 	Cancelled, Leased int64
 
-	// PushedIDs and CancelledIDs are the IDs of the first messages that were pushed and cancelled, or in a dry run would be,
-	// at most 100 each.
+	// PushedIDs and CancelledIDs are the IDs of the first messages that were pushed and cancelled,
+	// or in a dry run would be, at most 100 each.
 	PushedIDs, CancelledIDs []string
-	// Raised is the DedupeWindow that the topic had before this pass raised it to Window; nil when the pass did not.
+	// Raised is the DedupeWindow that the topic had before this pass raised it to Window; nil when
+	// the pass did not.
 	Raised *time.Duration
 	// Took is how long the pass took.
 	Took time.Duration
@@ -87,14 +101,16 @@ const (
 	defaultReconcileEvery  = 5 * time.Minute
 	defaultReconcileWindow = 10 * time.Minute
 	minReconcile           = time.Second
-	// reconcileLease is the lease under which a process makes a pass. After the process has died, another one waits at most so long.
+	// reconcileLease is the lease under which a process makes a pass. After the process has died,
+	// another one waits at most so long.
 	reconcileLease = 30 * time.Second
-	// reconcilePause is how long Run waits after a first error before it claims again, give or take a half. Each
-	// further error doubles the wait, up to reconcileRetry or Every, whichever is shorter. A pass that failed is made again
-	// after the shorter of these two.
+	// reconcilePause is how long Run waits after a first error before it claims again, give or take
+	// a half. Each further error doubles the wait, up to reconcileRetry or Every, whichever is
+	// shorter. A pass that failed is made again after the shorter of these two.
 	reconcilePause = time.Second
 	reconcileRetry = time.Minute
-	// reconcileSettle is the timeout of the call that ends the lease of a pass, also when ctx has ended.
+	// reconcileSettle is the timeout of the call that ends the lease of a pass, also when ctx has
+	// ended.
 	reconcileSettle = 5 * time.Second
 	reconcileIDs    = 100
 	reconcilePage   = 1000
@@ -102,15 +118,17 @@ const (
 	reconcileID = "pass"
 )
 
-// Run makes passes of r, with r.Every between them, until ctx ends, and then returns nil. It may run in many processes
-// at once: each pass is made by the process that holds the lease of a message in r.LeaseTopic, and when that process dies
-// another one takes over within 30 s. A pass that fails is reported, and made again after a minute, or after Every if that is
-// shorter. While the store does not answer, Run asks it less and less often, in the end about once a minute, or once in
+// Run makes passes of r, with r.Every between them, until ctx ends, and then returns nil. It may
+// run in many processes at once: each pass is made by the process that holds the lease of a message
+// in r.LeaseTopic, and when that process dies another one takes over within 30 s. A pass that fails
+// is reported, and made again after a minute, or after Every if that is shorter. While the store
+// does not answer, Run asks it less and less often, in the end about once a minute, or once in
 // Every if that is shorter.
 //
-// Run returns an error when r is not valid, or when waiting does not help: because q or the store was closed, or because the
-// store has failed, is damaged, or refuses as invalid or unsupported what Run asks of it. It pushes and cancels through q,
-// so that the Observer of q sees the repairs. The store must be an Inspector.
+// Run returns an error when r is not valid, or when waiting does not help: because q or the store
+// was closed, or because the store has failed, is damaged, or refuses as invalid or unsupported
+// what Run asks of it. It pushes and cancels through q, so that the Observer of q sees the repairs.
+// The store must be an Inspector.
 func Run(ctx context.Context, q *punctual.Queue, r *Config) error {
 	c, err := r.checked(q)
 	if err != nil {
@@ -136,8 +154,8 @@ func Run(ctx context.Context, q *punctual.Queue, r *Config) error {
 	return nil
 }
 
-// Once makes one pass of r at once, also while another process makes one. Beside an error it returns the counts up to
-// that error.
+// Once makes one pass of r at once, also while another process makes one. Beside an error it
+// returns the counts up to that error.
 func Once(ctx context.Context, q *punctual.Queue, r *Config) (Report, error) {
 	c, err := r.checked(q)
 	if err != nil {
@@ -146,7 +164,8 @@ func Once(ctx context.Context, q *punctual.Queue, r *Config) (Report, error) {
 	return c.pass(ctx, q)
 }
 
-// checked returns a copy of r with its defaults filled in, or an error that says what is wrong with r or q.
+// checked returns a copy of r with its defaults filled in, or an error that says what is wrong with
+// r or q.
 func (r *Config) checked(q *punctual.Queue) (*Config, error) {
 	if _, err := punctual.As[punctual.Inspector](q.Store()); err != nil {
 		return nil, err
@@ -197,9 +216,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// turn waits, for Every at most, until this process gets the lease of the pass, and then makes the pass and reports it. The
-// error is one of the store while turn waits. With passed it is that of the pass, after which no other pass can succeed because q
-// or the store was closed.
+// turn waits, for Every at most, until this process gets the lease of the pass, and then makes the
+// pass and reports it. The error is one of the store while turn waits. With passed it is that of
+// the pass, after which no other pass can succeed because q or the store was closed.
 func (r *Config) turn(ctx context.Context, q *punctual.Queue) (passed bool, err error) {
 	if err := r.keepTurn(ctx, q); err != nil {
 		return false, err
@@ -235,7 +254,8 @@ func (r *Config) turn(ctx context.Context, q *punctual.Queue) (passed bool, err 
 	return false, nil
 }
 
-// keepTurn stores the message that is claimed for a pass, unless it is stored already, and makes it due within Every.
+// keepTurn stores the message that is claimed for a pass, unless it is stored already, and makes it
+// due within Every.
 func (r *Config) keepTurn(ctx context.Context, q *punctual.Queue) error {
 	rs, err := q.Store().Push(ctx, []punctual.NewMessage{{
 		Topic: r.LeaseTopic, ID: reconcileID, MaxAttempts: limits.MaxAttemptsLimit, IfExists: punctual.IfExistsReplaceDead,
@@ -251,7 +271,8 @@ func (r *Config) keepTurn(ctx context.Context, q *punctual.Queue) error {
 	case r.Existing != punctual.StateScheduled:
 		return nil
 	}
-	// A program that was started anew with a shorter interval does not wait for the end of the longer one.
+	// A program that was started anew with a shorter interval does not wait for the end of the
+	// longer one.
 	now, err := q.Store().Now(ctx)
 	if err != nil || !rs[0].Due.After(now.Add(r.Every)) {
 		return err
@@ -263,8 +284,8 @@ func (r *Config) keepTurn(ctx context.Context, q *punctual.Queue) error {
 	return err
 }
 
-// passUnderLease makes a pass while a goroutine renews the lease. When the lease is lost the pass ends, because another
-// process may make one.
+// passUnderLease makes a pass while a goroutine renews the lease. When the lease is lost the pass
+// ends, because another process may make one.
 func (r *Config) passUnderLease(ctx context.Context, q *punctual.Queue, d *punctual.Delivery) (Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var renewal sync.WaitGroup
@@ -334,8 +355,9 @@ func (p *reconcilePass) rememberFinished(ctx context.Context) error {
 	return nil
 }
 
-// pushMissing pushes the missing messages of every page. A message that is refused does not keep the others from being
-// stored. refused has the first such error, and the error of a page that failed as a whole, with which pushMissing ends.
+// pushMissing pushes the missing messages of every page. A message that is refused does not keep
+// the others from being stored. refused has the first such error, and the error of a page that
+// failed as a whole, with which pushMissing ends.
 func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 	for after := ""; ; {
 		next, refusal, err := p.pushPage(ctx, after)
@@ -355,9 +377,10 @@ func (p *reconcilePass) pushMissing(ctx context.Context) (refused error) {
 	}
 }
 
-// pushPage pushes the missing messages of one page. It has Window/2 for that, since the records that List reads may show a state
-// that is Window/2 old already: a message that finished after that state is then still remembered. refusal is the first error of
-// a message, err one of the whole page.
+// pushPage pushes the missing messages of one page. It has Window/2 for that, since the records
+// that List reads may show a state that is Window/2 old already: a message that finished after that
+// state is then still remembered. refusal is the first error of a message, err one of the whole
+// page.
 func (p *reconcilePass) pushPage(ctx context.Context, after string) (next string, refusal, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Window/2, storekit.Errorf(context.DeadlineExceeded, "the page took longer than half of Window, %v: list less at once, or make Window longer", p.Window/2))
 	defer cancel()
@@ -419,7 +442,8 @@ func (p *reconcilePass) own(m *punctual.NewMessage) error {
 	return nil
 }
 
-// count adds what became of a listed message to the counts, and reports whether the message was not refused.
+// count adds what became of a listed message to the counts, and reports whether the message was not
+// refused.
 func (p *reconcilePass) count(r punctual.PushResult) (ok bool) {
 	switch {
 	case r.Err == nil && r.Status != punctual.PushDuplicate:
@@ -465,7 +489,8 @@ func (p *reconcilePass) dryRun(ctx context.Context, page []punctual.NewMessage) 
 	return nil
 }
 
-// cancelUnwanted gives Unwanted the IDs of the ready and scheduled messages, and cancels those that it returns.
+// cancelUnwanted gives Unwanted the IDs of the ready and scheduled messages, and cancels those that
+// it returns.
 func (p *reconcilePass) cancelUnwanted(ctx context.Context) error {
 	if p.Unwanted == nil {
 		return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/reconcile"
 )
 
-// lossyStore loses a part of the pushes to a topic and says that they are stored, as a server of class Volatile may.
+// lossyStore loses a part of the pushes to a topic and says that they are stored, as a server of
+// class Volatile may.
 type lossyStore struct {
 	*memstore.Store
 	topic string
@@ -145,8 +146,8 @@ func deliverAll(t *testing.T, s punctual.Store, orders *table) {
 	}
 }
 
-// About 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the same: once, not early, and at most a second
-// after its time.
+// About 30 % of all pushes are lost, those of Reconcile as well. Every order is closed all the
+// same: once, not early, and at most a second after its time.
 func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lossyStore{Store: memstore.New(nil), topic: orderTopic, random: rand.New(rand.NewPCG(1, 2)), part: 0.3}
@@ -200,8 +201,9 @@ func TestSlowReconcileWhenPushesAreLost(t *testing.T) {
 	})
 }
 
-// A pass pushes a listed message only where none is stored or remembered, or where a dead one is to be replaced. A dry run counts
-// the same, except that it cannot see remembered IDs, and pushes nothing.
+// A pass pushes a listed message only where none is stored or remembered, or where a dead one is to
+// be replaced. A dry run counts the same, except that it cannot see remembered IDs, and pushes
+// nothing.
 func TestReconcileMeets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -269,7 +271,8 @@ func TestReconcileMeets(t *testing.T) {
 	})
 }
 
-// A message that is finished between its listing and its push is not delivered again, because the topic remembers it.
+// A message that is finished between its listing and its push is not delivered again, because the
+// topic remembers it.
 func TestReconcileFinishedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -435,7 +438,8 @@ func TestReconcileByOneOfMany(t *testing.T) {
 	})
 }
 
-// mortalStore is the store as one process reaches it. Once the process is dead its pushes and settlements do not arrive.
+// mortalStore is the store as one process reaches it. Once the process is dead its pushes and
+// settlements do not arrive.
 type mortalStore struct {
 	*memstore.Store
 	dead atomic.Bool
@@ -524,7 +528,8 @@ func TestReconcileFailingList(t *testing.T) {
 	})
 }
 
-// A reconciliation with fields that are not valid is refused, and so is one whose List returns what cannot be reconciled.
+// A reconciliation with fields that are not valid is refused, and so is one whose List returns what
+// cannot be reconciled.
 func TestReconcileRefuses(t *testing.T) {
 	q := punctual.NewQueue(memstore.New(nil), nil)
 	due := time.Now()

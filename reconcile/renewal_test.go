@@ -29,7 +29,8 @@ func (s *renewing) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return s.Store.Settle(ctx, ss)
 }
 
-// A pass goes on while renewals fail for less than a lease. It ends when its lease may have run out, because another process may make one.
+// A pass goes on while renewals fail for less than a lease. It ends when its lease may have run
+// out, because another process may make one.
 func TestReconcileRenewals(t *testing.T) {
 	for _, x := range []struct {
 		from, until, took time.Duration // when renewals fail, and how long the pass takes
@@ -89,8 +90,9 @@ func (s *outage) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual
 	return s.Store.Push(ctx, ms)
 }
 
-// Reconcile asks a store that does not answer for a day soon at first, and then seldom. When the store is back the next pass comes within one
-// and a half minutes, or one and a half times Every if that is shorter.
+// Reconcile asks a store that does not answer for a day soon at first, and then seldom. When the
+// store is back the next pass comes within one and a half minutes, or one and a half times Every if
+// that is shorter.
 func TestReconcileBacksOff(t *testing.T) {
 	for _, every := range []time.Duration{5 * time.Minute, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

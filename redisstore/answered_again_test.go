@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P3, P13: a copy of a call with a key has the first answer and changes nothing, for as long as the store says (Repeats). It does
-// not matter where in its window the call was made. The answers of claims are not compared, because their leases run out meanwhile.
+// P3, P13: a copy of a call with a key has the first answer and changes nothing, for as long as the
+// store says (Repeats). It does not matter where in its window the call was made. The answers of
+// claims are not compared, because their leases run out meanwhile.
 func TestCopyUntilTheEndOfRepeats(t *testing.T) {
 	const window = script.RecordWindow * time.Millisecond
 	for _, v := range verbs() {
@@ -41,8 +42,9 @@ func TestCopyUntilTheEndOfRepeats(t *testing.T) {
 	}
 }
 
-// P3: a claim whose answer was lost is answered again with what it still leases, and with nothing that another claim has leased
-// meanwhile. The other claim has a message of the first one that was given back, and one whose lease has the same end.
+// P3: a claim whose answer was lost is answered again with what it still leases, and with nothing
+// that another claim has leased meanwhile. The other claim has a message of the first one that was
+// given back, and one whose lease has the same end.
 func TestClaimAnsweredAgainBesideOthers(t *testing.T) {
 	server := redisrig.Start(t)
 	for name, m := range map[string]punctual.NewMessage{

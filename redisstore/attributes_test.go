@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 )
 
-// A message with attributes that a newer program has pushed takes the fast path of claims, and still has all its bytes after a
-// retry.
+// A message with attributes that a newer program has pushed takes the fast path of claims, and
+// still has all its bytes after a retry.
 func TestAttributesOfANewerProgram(t *testing.T) {
 	s, clock := openStill(t, Options{})
 	clock.Advance(time.Millisecond) // at a multiple of 16 ms claims may take the general path, because they tidy

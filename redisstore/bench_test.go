@@ -251,7 +251,8 @@ func benchDrain(b *testing.B, retention time.Duration) {
 	}
 }
 
-// BenchmarkAck acks what was claimed before, 64 in a call, in a topic that keeps no finished records and in one that does.
+// BenchmarkAck acks what was claimed before, 64 in a call, in a topic that keeps no finished
+// records and in one that does.
 func BenchmarkAck(b *testing.B) {
 	for _, retention := range []time.Duration{0, time.Hour} {
 		b.Run(fmt.Sprint("finished=", retention > 0), func(b *testing.B) {
@@ -273,8 +274,8 @@ func BenchmarkAck(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow acks what was claimed before, 100 in a call, with a follow-up each in a companion of the topic: in one step,
-// and by a push and an ack apart.
+// BenchmarkFollow acks what was claimed before, 100 in a call, with a follow-up each in a companion
+// of the topic: in one step, and by a push and an ack apart.
 func BenchmarkFollow(b *testing.B) {
 	for _, together := range []bool{false, true} {
 		b.Run(fmt.Sprint("together=", together), func(b *testing.B) {

@@ -79,7 +79,8 @@ func TestLateCopy(t *testing.T) {
 	if d := claimOne(t, s, 0); d.ID != "x" {
 		t.Errorf("claimed %s; want x", d.ID)
 	}
-	// The copy that was sent again found nothing. The first one, which comes later, must not lease for nobody.
+	// The copy that was sent again found nothing. The first one, which comes later, must not lease
+	// for nobody.
 	if items, err := claim(3, 1); err != nil || ids(items) != "" {
 		t.Fatalf("claimed %q, %v; want nothing", ids(items), err)
 	}
@@ -92,8 +93,9 @@ func TestLateCopy(t *testing.T) {
 	}
 }
 
-// P3: a script that is answered again gives the claim what it has leased and still holds, and leases nothing more. The next message
-// comes from another script of the claim, under another lease.
+// P3: a script that is answered again gives the claim what it has leased and still holds, and
+// leases nothing more. The next message comes from another script of the claim, under another
+// lease.
 func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 	server := redisrig.Start(t)
 	other := openStore(t, connect(t, server), nil)
@@ -140,9 +142,9 @@ func TestClaimAnsweredAgainAfterChanges(t *testing.T) {
 	}
 }
 
-// P3: a claim that is answered again tells when the lease began, not when it was asked again. When the lease has run out by
-// then, the message is given back unstarted, and claimed anew. Behind the deadline of the call somebody may have been given the
-// answer, so the attempt counts (P6).
+// P3: a claim that is answered again tells when the lease began, not when it was asked again. When
+// the lease has run out by then, the message is given back unstarted, and claimed anew. Behind the
+// deadline of the call somebody may have been given the answer, so the attempt counts (P6).
 func TestClaimAnsweredAgainLater(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, c := range []struct {

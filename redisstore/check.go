@@ -15,8 +15,8 @@ import (
 // maxProblems is how many problems a storekit.CheckReport holds at most.
 const maxProblems = 100
 
-// Check reads all messages and finished records of all topics; see storekit.Checker. It may run while the store is in use,
-// because each script checks its messages at one instant.
+// Check reads all messages and finished records of all topics; see storekit.Checker. It may run
+// while the store is in use, because each script checks its messages at one instant.
 func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.CheckReport, error) {
 	if progress == nil {
 		progress = func(int64) {}
@@ -74,7 +74,8 @@ func (c *checker) topic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// companion checks that a companion of n partitions has a topic that names it, with the same number of partitions.
+// companion checks that a companion of n partitions has a topic that names it, with the same number
+// of partitions.
 func (c *checker) companion(ctx context.Context, topic string, n int) error {
 	parent, name := storekit.Companion(topic)
 	if name == "" {
@@ -95,7 +96,8 @@ func (c *checker) companion(ctx context.Context, topic string, n int) error {
 	default:
 		return nil
 	}
-	// The two topics were read one after the other. Somebody may have deleted the companion in between, or made it anew.
+	// The two topics were read one after the other. Somebody may have deleted the companion in
+	// between, or made it anew.
 	now, err := c.s.topics.Load(ctx, topic)
 	if err == nil && now.Exists() && now.Size() == n {
 		c.add(problem)
@@ -110,8 +112,8 @@ func (c *checker) add(problem string) {
 	}
 }
 
-// scan checks all entries of one of the hashes m, s and h of a partition, or all members of u, which has the times at which finished
-// records are past their retention.
+// scan checks all entries of one of the hashes m, s and h of a partition, or all members of u,
+// which has the times at which finished records are past their retention.
 func (c *checker) scan(ctx context.Context, p keys.Partition, hash string) error {
 	for cursor := "0"; ; {
 		a, err := c.s.route.Run(ctx, script.Check, p, nil, hash, cursor)

@@ -19,9 +19,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Claim leases due messages; see punctual.Store. When ctx ends, Claim still takes in the answer to a script that was sent, so
-// that no message is leased without anybody knowing. Once Claim has found messages it waits for a further script only shortly, and
-// what that script leases later is given back.
+// Claim leases due messages; see punctual.Store. When ctx ends, Claim still takes in the answer to
+// a script that was sent, so that no message is leased without anybody knowing. Once Claim has
+// found messages it waits for a further script only shortly, and what that script leases later is
+// given back.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	checked := c
 	if len(c.Topics) > 1 && s.waits.waiter.Knows(c.Topics) { // checked before, and to check many again takes longer than to compare them
@@ -54,8 +55,8 @@ func (s *Store) claimOnce(ctx context.Context, c *punctual.Claim) ([]punctual.De
 	return ds, err
 }
 
-// distinct leaves out topics that are named again, because a partition that is asked twice under one key answers with the same
-// leases twice.
+// distinct leaves out topics that are named again, because a partition that is asked twice under
+// one key answers with the same leases twice.
 func distinct(topics []string) (once []string) {
 	seen := make(map[string]bool, len(topics))
 	for _, t := range topics {
@@ -75,15 +76,17 @@ func claimKey(ctx context.Context) *keyed {
 	return k
 }
 
-// firstStep is how long a copy of a claim waits for messages before it checks once more what the earlier copies have leased.
-// The time doubles.
+// firstStep is how long a copy of a claim waits for messages before it checks once more what the
+// earlier copies have leased. The time doubles.
 const firstStep = time.Second
 
-// claimKeyed carries out a claim with a key, which may have copies in this process and in others. Each partition has a record of
-// what a key has leased there, so that copies together lease once. Of the copies that come to this Store one is under way at a time;
-// the others wait for it. A claim that may have been sent before first reads the records for what its earlier copies have leased.
-// It reads them again while it waits, because such a copy may still be under way in another process. A claim whose request
-// names a time after which it must not be carried out ends at that time.
+// claimKeyed carries out a claim with a key, which may have copies in this process and in others.
+// Each partition has a record of what a key has leased there, so that copies together lease once.
+// Of the copies that come to this Store one is under way at a time; the others wait for it. A claim
+// that may have been sent before first reads the records for what its earlier copies have leased.
+// It reads them again while it waits, because such a copy may still be under way in another
+// process. A claim whose request names a time after which it must not be carried out ends at that
+// time.
 func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]punctual.Delivery, error) {
 	ctx = context.WithValue(ctx, claimKeyName{}, k)
 	c.Topics = distinct(c.Topics)
@@ -135,9 +138,9 @@ func (s *Store) claimKeyed(ctx context.Context, c punctual.Claim, k *keyed) ([]p
 	}
 }
 
-// leasedBefore returns what earlier copies of a claim have leased, as far as it is still leased, and whether any of them has
-// leased something. Partitions that do not answer are left out, because leases there run out; when none answers that is an
-// error.
+// leasedBefore returns what earlier copies of a claim have leased, as far as it is still leased,
+// and whether any of them has leased something. Partitions that do not answer are left out, because
+// leases there run out; when none answers that is an error.
 func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punctual.Delivery, known bool, err error) {
 	targets, err := s.allPartitions(ctx, c.Topics)
 	field := string(fieldOf(claimKey(ctx).Key, nil))
@@ -173,8 +176,8 @@ func (s *Store) leasedBefore(ctx context.Context, c *punctual.Claim) (ds []punct
 	return ds, known, cmp.Or(ctx.Err(), err)
 }
 
-// allPartitions returns all partitions of some topics, and looks up the topics that are not known. The error is why a topic was
-// left out.
+// allPartitions returns all partitions of some topics, and looks up the topics that are not known.
+// The error is why a topic was left out.
 func (s *Store) allPartitions(ctx context.Context, names []string) (targets []keys.Partition, err error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	layouts, errs := route.Each(ctx, s.route, names, func(topic string) (*topics.Layout, error) { return s.topics.Get(ctx, topic) })
@@ -189,8 +192,8 @@ func (s *Store) allPartitions(ctx context.Context, names []string) (targets []ke
 	return targets, err
 }
 
-// claimed makes the result of Claim. Messages that were leased before something failed are returned without the error, which the
-// next claim will encounter.
+// claimed makes the result of Claim. Messages that were leased before something failed are returned
+// without the error, which the next claim will encounter.
 func claimed(ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	switch {
 	case len(ds) > 0:

@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// claimSlowly has a claim ask both partitions of a topic, each with one message due. hold keeps back
-// the second request, or the answer to it. claimSlowly returns when the claim has; then slow is paused.
+// claimSlowly has a claim ask both partitions of a topic, each with one message due. hold keeps
+// back the second request, or the answer to it. claimSlowly returns when the claim has; then slow
+// is paused.
 func claimSlowly(t *testing.T, hold func(p *redisrig.Proxy, which redisrig.Which) *redisrig.Fault) (s *Store, first punctual.Delivery, slow *redisrig.Fault) {
 	t.Helper()
 	server := redisrig.Start(t)
@@ -40,8 +41,8 @@ func inEach(n int) []punctual.NewMessage {
 	return ms
 }
 
-// P3: a claim that has leased something returns it although a further script gets no answer. What that
-// script leases late is given back, and the attempt does not count.
+// P3: a claim that has leased something returns it although a further script gets no answer. What
+// that script leases late is given back, and the attempt does not count.
 func TestClaimReturnsBesideASlowLook(t *testing.T) {
 	t.Run("not carried out", func(t *testing.T) {
 		s, first, slow := claimSlowly(t, func(p *redisrig.Proxy, which redisrig.Which) *redisrig.Fault {
@@ -62,8 +63,8 @@ func TestClaimReturnsBesideASlowLook(t *testing.T) {
 	})
 }
 
-// P3: a claim that waits asks for what is due in other partitions, too, but does not wait for an answer that is slow. What the slow
-// script leases late is given back.
+// P3: a claim that waits asks for what is due in other partitions, too, but does not wait for an
+// answer that is slow. What the slow script leases late is given back.
 func TestWaitingClaimReturnsBesideASlowLook(t *testing.T) {
 	s, p := openBehind(t, redisrig.Start(t), &Options{Partitions: 2})
 	c := punctual.Claim{Topics: []string{"orders"}, Max: 2, Wait: time.Minute}
@@ -78,7 +79,8 @@ func TestWaitingClaimReturnsBesideASlowLook(t *testing.T) {
 	wantOther(t, s, ds[0])
 }
 
-// wantOther claims the message that was not claimed first, which must be in its first attempt, and acks the first one.
+// wantOther claims the message that was not claimed first, which must be in its first attempt, and
+// acks the first one.
 func wantOther(t *testing.T, s *Store, first punctual.Delivery) {
 	t.Helper()
 	if d := claimOne(t, s, time.Minute); d.ID == first.ID || d.Attempt != 1 || len(d.Failures) > 0 {
@@ -109,7 +111,8 @@ func (c *callingClock) Now() time.Time {
 	return c.ManualClock.Now()
 }
 
-// P3: a claim does not return a message that it has leased if that lease has ended and another claim holds the message by then.
+// P3: a claim does not return a message that it has leased if that lease has ended and another
+// claim holds the message by then.
 func TestClaimLeavesWhatAnotherOneHas(t *testing.T) {
 	taken := 0
 	for n := 1; n <= 12; n++ {

@@ -9,9 +9,9 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// When the server's clock was set back, the store's clock stands still until the server's has caught up
-// with it (P8). A message that is due in some ms is then not due for long, and a claim that waits for it
-// must not send one script after the other meanwhile.
+// When the server's clock was set back, the store's clock stands still until the server's has
+// caught up with it (P8). A message that is due in some ms is then not due for long, and a claim
+// that waits for it must not send one script after the other meanwhile.
 func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -34,14 +34,15 @@ func TestWaitingWhileTheClockStandsStill(t *testing.T) {
 	if first, then := ahead, now(t, s); !then.Equal(first) {
 		t.Fatalf("this test shows nothing: the clock went from %v to %v", first, then)
 	}
-	// Scripts after pauses of 1, 2, 4 ... ms, the last one of either claim, and one for the subscription.
+	// Scripts after pauses of 1, 2, 4 ... ms, the last one of either claim, and one for the
+	// subscription.
 	if n := calls(t, server) - before; n > 30 {
 		t.Errorf("P10: two claims that waited a second each ran %d scripts; want a few", n)
 	}
 }
 
-// P3, P11: when the server's clock was set back, claims with a short lease go on. By the store's clock, which stands still, their
-// leases have not ended.
+// P3, P11: when the server's clock was set back, claims with a short lease go on. By the store's
+// clock, which stands still, their leases have not ended.
 func TestShortLeasesWhileTheClockStandsStill(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second

@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// stepWithin is how long the store's clock may take to follow a server's that was set back: storekit.StepAfter, the second until the
-// next reading on either side, and the partition's step.
+// stepWithin is how long the store's clock may take to follow a server's that was set back:
+// storekit.StepAfter, the second until the next reading on either side, and the partition's step.
 const stepWithin = storekit.StepAfter + 5*time.Second
 
 // state returns how the store's clock stands.
@@ -31,7 +31,8 @@ func state(t *testing.T, s *Store) storekit.ClockState {
 	return c
 }
 
-// wantOnTime pushes a message with a delay and wants it to come when the delay is over, by this machine's clock.
+// wantOnTime pushes a message with a delay and wants it to come when the delay is over, by this
+// machine's clock.
 func wantOnTime(t *testing.T, s *Store, topic string) {
 	t.Helper()
 	const delay = 300 * time.Millisecond
@@ -46,8 +47,9 @@ func wantOnTime(t *testing.T, s *Store, topic string) {
 	ack(t, s, ds[0])
 }
 
-// P8: the server's clock is two hours ahead for a moment. Some seconds after it was set right the store is on time again, in every
-// process: one that waits, one that was closed, and one that slept. One of those that watch makes the step and says so.
+// P8: the server's clock is two hours ahead for a moment. Some seconds after it was set right the
+// store is on time again, in every process: one that waits, one that was closed, and one that
+// slept. One of those that watch makes the step and says so.
 func TestServerAheadForAMoment(t *testing.T) {
 	t.Parallel()
 	server := redisrig.StartShifted(t)
@@ -151,8 +153,8 @@ func TestProcessesThatStepAtOnce(t *testing.T) {
 	}
 }
 
-// P8: a process that has slept through steps still knows the time before. Its lower bound does not count in a partition that has made
-// them, and does not come back into the store.
+// P8: a process that has slept through steps still knows the time before. Its lower bound does not
+// count in a partition that has made them, and does not come back into the store.
 func TestProcessThatSleptThroughSteps(t *testing.T) {
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	all := steppers(t, clock, 2)
@@ -182,8 +184,8 @@ func TestProcessThatSleptThroughSteps(t *testing.T) {
 	}
 }
 
-// P8: a failover of the store's hash loses the step. Processes that know of it write it down again, and one that does not learns of it from
-// a partition.
+// P8: a failover of the store's hash loses the step. Processes that know of it write it down again,
+// and one that does not learns of it from a partition.
 func TestFailoverThatLosesAStep(t *testing.T) {
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	all := steppers(t, clock, 2)
@@ -214,8 +216,9 @@ func TestFailoverThatLosesAStep(t *testing.T) {
 	}
 }
 
-// P3, P5: a late copy of a call from before a step gets the answer of the call, and changes nothing if there was none. A call that was not
-// carried out before the step is not carried out after it by such a copy.
+// P3, P5: a late copy of a call from before a step gets the answer of the call, and changes nothing
+// if there was none. A call that was not carried out before the step is not carried out after it by
+// such a copy.
 func TestLateCopyFromBeforeAStep(t *testing.T) {
 	for _, back := range []time.Duration{3 * time.Second, 70 * time.Second, 2 * time.Hour} {
 		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -244,8 +247,8 @@ func TestLateCopyFromBeforeAStep(t *testing.T) {
 	}
 }
 
-// claimCopies returns a function that sends a copy of a claim from before the next step, with that number, and returns the IDs that the
-// answer has, or the text of the error.
+// claimCopies returns a function that sends a copy of a claim from before the next step, with that
+// number, and returns the IDs that the answer has, or the text of the error.
 func claimCopies(t *testing.T, s *Store) func(number int64) string {
 	p := s.names.Partition("orders", 0)
 	var h script.Header

@@ -10,8 +10,8 @@ import (
 	callrig "github.com/punctualmq/punctual/internal/rigs/calls"
 )
 
-// Every method that takes a context refuses a closed store and an ended context before it looks at anything else: the other
-// arguments here are zero values, many of which are refused otherwise.
+// Every method that takes a context refuses a closed store and an ended context before it looks at
+// anything else: the other arguments here are zero values, many of which are refused otherwise.
 func TestMethodsRefuse(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	ended, end := context.WithCancel(t.Context())

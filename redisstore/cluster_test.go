@@ -20,17 +20,19 @@ import (
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
-// clusterGroups matches the groups of the suite that make test runs on a cluster: those whose calls meet several partitions or
-// topics, or depend on which nodes there are when they read, wait and end. The rules of one message are decided in one partition, by
-// the scripts that TestConformance, TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
+// clusterGroups matches the groups of the suite that make test runs on a cluster: those whose calls
+// meet several partitions or topics, or depend on which nodes there are when they read, wait and
+// end. The rules of one message are decided in one partition, by the scripts that TestConformance,
+// TestSlowTransitions and the random histories of TestSlowPartitions try on one server.
 var clusterGroups = regexp.MustCompile("/(claim|wait|then|topics|companions|inspect|purge|finished|events|clock|together|large|isolation|repeat|contract|close|reopen)/")
 
-// perVerb matches the case of group then that tries each verb in every state of an ID, one message after the other. make test leaves
-// it out on a cluster.
+// perVerb matches the case of group then that tries each verb in every state of an ID, one message
+// after the other. make test leaves it out on a cluster.
 var perVerb = regexp.MustCompile("/then/each_verb,")
 
-// The suite on a Redis Cluster of three primaries and three replicas: topics and their partitions fall on different nodes. make
-// torture runs all groups of the suite, and runs it with topics of one partition, too.
+// The suite on a Redis Cluster of three primaries and three replicas: topics and their partitions
+// fall on different nodes. make torture runs all groups of the suite, and runs it with topics of
+// one partition, too.
 func TestSlowCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redisrig.StartCluster(t, 3, 1, "--appendonly", "no")

@@ -31,7 +31,8 @@ func wantTopics(t *testing.T, s *Store, want ...string) {
 	}
 }
 
-// A companion has as many partitions as its topic, however many a new topic of the process would have.
+// A companion has as many partitions as its topic, however many a new topic of the process would
+// have.
 func TestCompanionHasThePartitionsOfItsTopic(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	divide(t, s, "orders", 3)
@@ -66,8 +67,8 @@ func TestOneStemHasOneHome(t *testing.T) {
 	wantSound(t, s)
 }
 
-// A topic takes its companions along when it is deleted, also those of which the process knows nothing. It may come again with
-// another number of partitions, and then companions have that.
+// A topic takes its companions along when it is deleted, also those of which the process knows
+// nothing. It may come again with another number of partitions, and then companions have that.
 func TestDeletionTakesCompanionsAlong(t *testing.T) {
 	prefix := fresh()
 	open := func(n int) *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: n}) }
@@ -94,8 +95,9 @@ func TestDeletionTakesCompanionsAlong(t *testing.T) {
 	wantSound(t, s)
 }
 
-// While a topic is deleted another process makes a companion, in front of any script. Either the companion goes with the topic, or
-// the topic is there again; there is no companion with another number of partitions than its topic.
+// While a topic is deleted another process makes a companion, in front of any script. Either the
+// companion goes with the topic, or the topic is there again; there is no companion with another
+// number of partitions than its topic.
 func TestCompanionMadeDuringDeletion(t *testing.T) {
 	for n := 1; ; n++ {
 		prefix := fresh()
@@ -126,8 +128,8 @@ func TestCompanionMadeDuringDeletion(t *testing.T) {
 	}
 }
 
-// A process dies anywhere while it makes a companion, or deletes a topic with one. The others go on, and a companion and its topic
-// have the same partitions.
+// A process dies anywhere while it makes a companion, or deletes a topic with one. The others go
+// on, and a companion and its topic have the same partitions.
 func TestSlowKilledWithCompanions(t *testing.T) {
 	check := func(x *survivors) {
 		for _, s := range []*Store{x.old, x.young} {
@@ -165,7 +167,8 @@ func TestSlowKilledWithCompanions(t *testing.T) {
 	})
 }
 
-// A check finds a companion that its topic does not name. The limit of a report's problems counts those of companions, too.
+// A check finds a companion that its topic does not name. The limit of a report's problems counts
+// those of companions, too.
 func TestCheckOfCompanions(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	push(t, s, punctual.NewMessage{Topic: "orders@events", ID: "x"})
@@ -205,8 +208,8 @@ func TestTopicNamesAreOfTopics(t *testing.T) {
 	}
 }
 
-// P14: one node of a cluster hangs. The names of topics are returned nevertheless, and among them those of topics on that node,
-// which may be there.
+// P14: one node of a cluster hangs. The names of topics are returned nevertheless, and among them
+// those of topics on that node, which may be there.
 func TestSlowTopicNamesBesideAHungNode(t *testing.T) {
 	h := onHungNode(t)
 	both := []string{h.hung, h.sound}

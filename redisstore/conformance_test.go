@@ -39,8 +39,8 @@ func TestRaces(t *testing.T) {
 	races.Run(t, openFresh, storetest.WithLossyClaims())
 }
 
-// TestSlowTransitions compares every transition of a message's life with memstore, because Lua repeats the rules, and does so
-// twice: for the fast path and for the general one.
+// TestSlowTransitions compares every transition of a message's life with memstore, because Lua
+// repeats the rules, and does so twice: for the fast path and for the general one.
 func TestSlowTransitions(t *testing.T) {
 	t.Parallel()
 	transitions.Run(t, openFresh)
@@ -73,8 +73,8 @@ func reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Sto
 	return openStore(t, s.client, &Options{Prefix: s.opt.Prefix, Partitions: s.opt.Partitions, clock: clock, slack: s.opt.slack})
 }
 
-// Random histories and races on topics of four partitions, and in make torture the suite. make test runs the suite with such topics on
-// a cluster alone.
+// Random histories and races on topics of four partitions, and in make torture the suite. make test
+// runs the suite with such topics on a cluster alone.
 func TestSlowPartitions(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock storekit.Clock) punctual.Store {
@@ -88,11 +88,13 @@ func TestSlowPartitions(t *testing.T) {
 	t.Run("races", func(t *testing.T) { races.Run(t, open, storetest.WithLossyClaims()) })
 }
 
-// generalGroups matches the groups of the suite that make test runs on general paths: those with scripts that have a fast path, too.
+// generalGroups matches the groups of the suite that make test runs on general paths: those with
+// scripts that have a fast path, too.
 var generalGroups = regexp.MustCompile("/(push|claim|settle|amend|duplicate|fencing|contract|then|events)/")
 
-// The general path of a script does the same as the fast one, whether calls always take it or each third call does, so that both
-// paths meet the same messages. make torture runs the suite and random histories both ways.
+// The general path of a script does the same as the fast one, whether calls always take it or each
+// third call does, so that both paths meet the same messages. make torture runs the suite and
+// random histories both ways.
 func TestSlowGeneralCases(t *testing.T) {
 	t.Parallel()
 	for name, every := range map[string]int64{"always": 1, "each third": 3} {

@@ -23,8 +23,8 @@ type verb struct {
 	call   func(ctx context.Context, s *Store, held punctual.Delivery) (answer string, err error)
 }
 
-// verbs returns pushes, claims, settlements and amendments, the calls that may have a key. All are in the topic orders, and some
-// have follow-ups in its companion orders@bills.
+// verbs returns pushes, claims, settlements and amendments, the calls that may have a key. All are
+// in the topic orders, and some have follow-ups in its companion orders@bills.
 func verbs() []verb {
 	out := []verb{{"push", script.Push, pushSome}, {"claim", script.Claim, claimSome}}
 	for v, how := range map[punctual.Verb]punctual.Settlement{
@@ -66,8 +66,8 @@ func verbs() []verb {
 	return out
 }
 
-// followUps returns follow-ups of a message that is leased, in its topic and in a companion: new ones, one whose ID is in use, and one
-// in the place of the message itself.
+// followUps returns follow-ups of a message that is leased, in its topic and in a companion: new
+// ones, one whose ID is in use, and one in the place of the message itself.
 func followUps(held punctual.Delivery) []punctual.NewMessage {
 	return []punctual.NewMessage{
 		{Topic: "orders@bills", ID: held.ID + "~new", Body: []byte("bill")},
@@ -187,8 +187,8 @@ func disturbances() []disturbance {
 	}
 }
 
-// P3, P4, P5, P6, P7, P13: copies of a call, or answers to them, are lost or come late. The call's answer is that of
-// an undisturbed one, and so is what it leaves behind.
+// P3, P4, P5, P6, P7, P13: copies of a call, or answers to them, are lost or come late. The call's
+// answer is that of an undisturbed one, and so is what it leaves behind.
 func TestLostAnswerIsGivenAgain(t *testing.T) {
 	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)
@@ -228,7 +228,8 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	}
 }
 
-// everyCall returns verbs, a change of settings, a purge and a deletion, of the topic filled by scene.
+// everyCall returns verbs, a change of settings, a purge and a deletion, of the topic filled by
+// scene.
 func everyCall() []verb {
 	none := time.Duration(0)
 	return append(verbs(),

@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// readings returns calls that read in the topic filled by scene, and a claim that waits, because its polls read, too.
+// readings returns calls that read in the topic filled by scene, and a claim that waits, because
+// its polls read, too.
 func readings() []verb {
 	var out []verb
 	read := func(name string, call func(ctx context.Context, s *Store) error) {
@@ -30,8 +31,8 @@ func readings() []verb {
 	return out
 }
 
-// P13: a number in a partition's settings that cannot be read is ErrCorrupt, for reads too, and nothing was changed. A call that
-// does not need the number may pass.
+// P13: a number in a partition's settings that cannot be read is ErrCorrupt, for reads too, and
+// nothing was changed. A call that does not need the number may pass.
 func TestSlowDamagedNumbers(t *testing.T) {
 	fields := []string{"version", "clock", "token", "lease", "max_attempts", "dedupe_window", "dead_retention", "finished_retention", "gone", "lengths", "delays", "jitter"}
 	always := map[string]bool{"version": true, "clock": true} // every script needs these

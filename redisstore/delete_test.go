@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/keys"
 )
 
-// P10: the keys that a deleted topic leaves expire, within a day, but no longer expire when the topic comes into being again.
+// P10: the keys that a deleted topic leaves expire, within a day, but no longer expire when the
+// topic comes into being again.
 func TestDeletedTopicLeavesNothing(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 4})
@@ -49,8 +50,9 @@ func TestDeletedTopicLeavesNothing(t *testing.T) {
 	wantTTL(0)
 }
 
-// P1, P4: a topic is deleted, the settings that it has left are removed, and it is made again with another number of partitions. A
-// process that knew the old topic finds the IDs of the new one where they are now, and tokens go on growing.
+// P1, P4: a topic is deleted, the settings that it has left are removed, and it is made again with
+// another number of partitions. A process that knew the old topic finds the IDs of the new one
+// where they are now, and tokens go on growing.
 func TestTopicComesAgainWhenAllIsForgotten(t *testing.T) {
 	server := redisrig.Start(t)
 	old, other := openStore(t, connect(t, server), &Options{Partitions: 4}), openStore(t, connect(t, server), &Options{Partitions: 8})

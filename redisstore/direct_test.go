@@ -9,16 +9,16 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Direct cases of promises in which random histories have found faults of scripts. Each case runs on the fast path and on the general
-// one.
+// Direct cases of promises in which random histories have found faults of scripts. Each case runs
+// on the fast path and on the general one.
 
 func onBothPaths(t *testing.T, run func(t *testing.T, o Options)) {
 	t.Run("fast path", func(t *testing.T) { run(t, Options{}) })
 	t.Run("general path", func(t *testing.T) { run(t, Options{general: func() bool { return true }}) })
 }
 
-// P5: what a cancel says is definite in every situation of a message. Nothing that was cancelled is claimed again, and what was leased ends
-// with that lease.
+// P5: what a cancel says is definite in every situation of a message. Nothing that was cancelled is
+// claimed again, and what was leased ends with that lease.
 func TestCancelIsDefinite(t *testing.T) {
 	const lease = time.Minute
 	claim := func(t *testing.T, s *Store) punctual.Delivery {
@@ -103,8 +103,8 @@ func TestCancelIsDefinite(t *testing.T) {
 	}
 }
 
-// P12, P8: claims take messages by the time at which they need attention, however the messages came by that time. When the clock is
-// set back meanwhile, nothing changes.
+// P12, P8: claims take messages by the time at which they need attention, however the messages came
+// by that time. When the clock is set back meanwhile, nothing changes.
 func TestOrderOfClaims(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, o Options) {
 		s, clock := openStill(t, o)

@@ -1,5 +1,6 @@
-// Package redisstore keeps messages in Redis, where several machines share the work: a single server, one behind Sentinel, or a
-// Redis Cluster, of version 6.2 or newer, or Valkey. docs/durability.md says which versions were tested.
+// Package redisstore keeps messages in Redis, where several machines share the work: a single
+// server, one behind Sentinel, or a Redis Cluster, of version 6.2 or newer, or Valkey.
+// docs/durability.md says which versions were tested.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	store, err := redisstore.Open(ctx, client, nil)
@@ -9,16 +10,19 @@
 //	defer store.Close()
 //	queue := punctual.NewQueue(store, nil)
 //
-// The client stays the caller's: the store uses it as it is and never closes it unless Options.OwnClient says so. OpenURL makes
-// one of a URL. There is nothing to install on the server, and all keys begin with Options.Prefix.
+// The client stays the caller's: the store uses it as it is and never closes it unless
+// Options.OwnClient says so. OpenURL makes one of a URL. There is nothing to install on the server,
+// and all keys begin with Options.Prefix.
 //
-// What a push promises depends on the server's settings: Durability says what was found, and Options.Durability has Open refuse a
-// server that gives less. A server that may evict messages is refused in any case. Examine says what to set. While a server gives
-// less than was asked for, pushes are refused with ErrDurability and all other calls go on. A server that comes back empty ends
-// the store with ErrStoreFailed.
+// What a push promises depends on the server's settings: Durability says what was found, and
+// Options.Durability has Open refuse a server that gives less. A server that may evict messages is
+// refused in any case. Examine says what to set. While a server gives less than was asked for,
+// pushes are refused with ErrDurability and all other calls go on. A server that comes back empty
+// ends the store with ErrStoreFailed.
 //
-// An answer that is lost is asked for again without doing anything twice. When no copy of a call that changes something gets an
-// answer, the error is ErrIndeterminate: repeat the call with the same ID.
+// An answer that is lost is asked for again without doing anything twice. When no copy of a call
+// that changes something gets an answer, the error is ErrIndeterminate: repeat the call with the
+// same ID.
 package redisstore
 
 // What follows is for those who change the package.
@@ -37,33 +41,39 @@ package redisstore
 // and checks all that it needs, and then writes. A call of more than 200 messages is several
 // scripts, each atomic (internal/route/chunks.go).
 //
-// A waiting Claim sleeps until the next message of its topics is due, as far as is known, or until a notification comes. A
-// script that makes a message the first of its partition publishes a notification if the message is due within 2 s. All waiting
-// claims of a Store share what is known of each partition, and one subscription (wait.go, internal/wait, internal/notify).
-// Because a notification may get lost, the next due times of each partition that a claim waits for are read once a second,
-// those of many partitions in one pipeline. A claim returns the first messages that come.
+// A waiting Claim sleeps until the next message of its topics is due, as far as is known, or until
+// a notification comes. A script that makes a message the first of its partition publishes a
+// notification if the message is due within 2 s. All waiting claims of a Store share what is known
+// of each partition, and one subscription (wait.go, internal/wait, internal/notify). Because a
+// notification may get lost, the next due times of each partition that a claim waits for are read
+// once a second, those of many partitions in one pipeline. A claim returns the first messages that
+// come.
 //
-// Pushes, settlements, amendments and claims that wait ask the nodes of a cluster side by side. When a node has not answered for a
-// second, small reads test it, these calls send it nothing until it answers again, and those that ask other nodes as well do not
-// wait for it (internal/wait/nodes.go, internal/route/chunks.go).
+// Pushes, settlements, amendments and claims that wait ask the nodes of a cluster side by side.
+// When a node has not answered for a second, small reads test it, these calls send it nothing until
+// it answers again, and those that ask other nodes as well do not wait for it
+// (internal/wait/nodes.go, internal/route/chunks.go).
 //
 // # When something breaks
 //
-// When the answer to a change is lost, the call is sent again, and a record keeps it from being carried out twice. A copy that
-// arrives after the deadline of the call changes no message (internal/route/call.go). When no copy gets an answer the error is
-// ErrIndeterminate. A command that Redis refused is tried again a few times when that may help, and then fails with a definite
+// When the answer to a change is lost, the call is sent again, and a record keeps it from being
+// carried out twice. A copy that arrives after the deadline of the call changes no message
+// (internal/route/call.go). When no copy gets an answer the error is ErrIndeterminate. A command
+// that Redis refused is tried again a few times when that may help, and then fails with a definite
 // error (internal/errkind has the table).
 //
-// A hash of the store's own proves that the data set is still the one that was opened. When the hash has vanished, after a
-// FLUSHALL or because a server came back empty, the store stops with ErrStoreFailed, so that it does not go on as if nothing had
-// been stored (internal/health).
+// A hash of the store's own proves that the data set is still the one that was opened. When the
+// hash has vanished, after a FLUSHALL or because a server came back empty, the store stops with
+// ErrStoreFailed, so that it does not go on as if nothing had been stored (internal/health).
 //
 // # What is asked of the servers
 //
-// Open checks version, eviction, persistence, clocks and the user's rights, and the store checks them again every 30 s. While a
-// server may lose more than Options.Durability allows, pushes are refused (internal/health). With Durability
-// punctual.Replicated a push, an amendment, a purge, a deletion or a change of settings returns when replicas have it on disk
-// (internal/route/confirm.go). Examine and ExamineURL report all that can be found out, with remedies.
+// Open checks version, eviction, persistence, clocks and the user's rights, and the store checks
+// them again every 30 s. While a server may lose more than Options.Durability allows, pushes are
+// refused (internal/health). With Durability punctual.Replicated a push, an amendment, a purge, a
+// deletion or a change of settings returns when replicas have it on disk
+// (internal/route/confirm.go). Examine and ExamineURL report all that can be found out, with
+// remedies.
 //
 // # Goroutines
 //
@@ -79,5 +89,5 @@ package redisstore
 // # Locks
 //
 // wait.Waiter.mu guards the topics that are waited for. wait.Nodes.mu, notify.Listener.mu and
-// clock.Clock.mu are taken inside it, and wait.Nodes.mu also inside waits.mu. Inside all other locks
-// none is taken.
+// clock.Clock.mu are taken inside it, and wait.Nodes.mu also inside waits.mu. Inside all other
+// locks none is taken.

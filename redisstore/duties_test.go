@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestSlowDuties copies for groups and forwards follow-ups over this store, whose topics have one partition, and then four.
+// TestSlowDuties copies for groups and forwards follow-ups over this store, whose topics have one
+// partition, and then four.
 func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	t.Run("one partition", func(t *testing.T) { duties.Run(t, openFresh) })
@@ -27,7 +28,8 @@ func TestSlowDuties(t *testing.T) {
 	})
 }
 
-// TestSlowKillDuties kills processes while they copy for groups and forward follow-ups, over topics of four partitions.
+// TestSlowKillDuties kills processes while they copy for groups and forward follow-ups, over topics
+// of four partitions.
 func TestSlowKillDuties(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
@@ -42,8 +44,8 @@ func openQuietly(t *testing.T, url string) punctual.Store {
 	return s
 }
 
-// TestReaches: a Worker whose handlers store follow-ups in other topics needs no server that forwards them, and no settlement is
-// refused on the way.
+// TestReaches: a Worker whose handlers store follow-ups in other topics needs no server that
+// forwards them, and no settlement is refused on the way.
 func TestReaches(t *testing.T) {
 	t.Parallel()
 	if _, err := punctual.As[storekit.AbilityReporter](openFresh(t, nil)); err != nil {
@@ -104,7 +106,8 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestSlowSchedules has the cases of schedules over this store, whose topics have one partition, and then four.
+// TestSlowSchedules has the cases of schedules over this store, whose topics have one partition,
+// and then four.
 func TestSlowSchedules(t *testing.T) {
 	t.Parallel()
 	t.Run("one partition", func(t *testing.T) { duties.RunSchedules(t, openFresh) })
@@ -115,15 +118,16 @@ func TestSlowSchedules(t *testing.T) {
 	})
 }
 
-// TestSlowKillSchedules kills processes that do the duty of schedules, over topics of four partitions.
+// TestSlowKillSchedules kills processes that do the duty of schedules, over topics of four
+// partitions.
 func TestSlowKillSchedules(t *testing.T) {
 	t.Parallel()
 	address := func(*testing.T) string { return "redis://" + shared.Addr + "?prefix=" + fresh() }
 	duties.RunKilledSchedules(t, "TestSlowKillSchedules", address, openQuietly)
 }
 
-// TestFirstUse: what makes a companion is not late the first time, for the process that makes it and for another one, also when
-// notifications do not come.
+// TestFirstUse: what makes a companion is not late the first time, for the process that makes it
+// and for another one, also when notifications do not come.
 func TestFirstUse(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{1, 4} {

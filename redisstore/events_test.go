@@ -45,7 +45,8 @@ func toldOf(t testing.TB, s *Store, topic string) []string {
 	return out
 }
 
-// Z15: with a wrong type of a key of the companion that adding an event needs, a change that is told of fails before its first write.
+// Z15: with a wrong type of a key of the companion that adding an event needs, a change that is
+// told of fails before its first write.
 func TestEventsWithWrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for n := range keys.Count {
@@ -78,7 +79,8 @@ func TestEventsWithWrongTypes(t *testing.T) {
 	}
 }
 
-// A server out of memory lets acks, discards and cancels pass as without events, and each is told of.
+// A server out of memory lets acks, discards and cancels pass as without events, and each is told
+// of.
 func TestEventsOutOfMemory(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Prefix: fresh()})
@@ -140,8 +142,8 @@ func TestSlowCopiesTellOnce(t *testing.T) {
 	}
 }
 
-// A process dies anywhere while it settles messages that are told of, also while it makes the companion for the first event. A
-// message is told of if and only if it has ended.
+// A process dies anywhere while it settles messages that are told of, also while it makes the
+// companion for the first event. A message is told of if and only if it has ended.
 func TestSlowKilledWithEvents(t *testing.T) {
 	ds := make(map[string][]punctual.Delivery)
 	eachDeath(t, func(x *survivors) {
@@ -184,8 +186,8 @@ func TestSlowKilledWithEvents(t *testing.T) {
 	})
 }
 
-// The companion is deleted in front of any script of an ack that is told of. The ack succeeds and is told of in a companion that
-// is there.
+// The companion is deleted in front of any script of an ack that is told of. The ack succeeds and
+// is told of in a companion that is there.
 func TestEventsWhileTheirCompanionIsDeleted(t *testing.T) {
 	for n := 1; ; n++ {
 		prefix := fresh()
@@ -213,8 +215,8 @@ func TestEventsWhileTheirCompanionIsDeleted(t *testing.T) {
 	}
 }
 
-// P13: a push or cancel with an event is not made when nobody knows whether the companion for the event came into being. The error
-// names the companion.
+// P13: a push or cancel with an event is not made when nobody knows whether the companion for the
+// event came into being. The error names the companion.
 func TestEventsOfAnUnknownCompanion(t *testing.T) {
 	server := redisrig.Start(t)
 	for name, call := range map[string]func(s *Store) error{
@@ -246,8 +248,8 @@ func TestEventsOfAnUnknownCompanion(t *testing.T) {
 	}
 }
 
-// A push, claim or ack takes the fast path in a topic that tells of other events only. It costs no more scripts than in a topic
-// without events, whether or not it is told of.
+// A push, claim or ack takes the fast path in a topic that tells of other events only. It costs no
+// more scripts than in a topic without events, whether or not it is told of.
 func TestFastPathsBesideEvents(t *testing.T) {
 	server := redisrig.Start(t)
 	loadScripts(t, server)
@@ -273,7 +275,8 @@ func TestFastPathsBesideEvents(t *testing.T) {
 	}
 }
 
-// Events of one partition have IDs that grow, whatever a failover forgets: they follow the time as tokens do.
+// Events of one partition have IDs that grow, whatever a failover forgets: they follow the time as
+// tokens do.
 func TestIDsOfEventsAfterAFailover(t *testing.T) {
 	s, clock := openStill(t, Options{})
 	tells(t, s, punctual.EventAcked)
@@ -296,7 +299,8 @@ func TestIDsOfEventsAfterAFailover(t *testing.T) {
 	}
 }
 
-// A topic that is set to tell of nothing any more gets no further events, and those that are there stay.
+// A topic that is set to tell of nothing any more gets no further events, and those that are there
+// stay.
 func TestEventsAreTurnedOff(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	tells(t, s, punctual.EventAcked)

@@ -32,8 +32,8 @@ func list(all []storekit.Finding) string {
 	return b.String()
 }
 
-// Each finding of a sound server is good. What is wrong with a server shows in the finding of that name,
-// with a remedy.
+// Each finding of a sound server is good. What is wrong with a server shows in the finding of that
+// name, with a remedy.
 func TestExamine(t *testing.T) {
 	server := redisrig.Start(t, "--appendfsync", "always", "--maxmemory", "1gb")
 	client := connect(t, server)
@@ -125,8 +125,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// A server on which a store refuses to open, and on which none is, can be examined all the same, and
-// nothing is written on the way.
+// A server on which a store refuses to open, and on which none is, can be examined all the same,
+// and nothing is written on the way.
 func TestExamineWithoutStore(t *testing.T) {
 	server := redisrig.Start(t, "--maxmemory-policy", "allkeys-lru")
 	url := "redis://" + server.Addr
@@ -186,7 +186,8 @@ func TestExamineCluster(t *testing.T) {
 	}
 }
 
-// A connection over a network has a warning if it is not encrypted, and one if there is no password.
+// A connection over a network has a warning if it is not encrypted, and one if there is no
+// password.
 func TestExaminedLinks(t *testing.T) {
 	for url, want := range map[string][2]storekit.Severity{
 		"redis://localhost":                    {storekit.SeverityGood, storekit.SeverityGood},

@@ -18,13 +18,15 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// failovers is how many of each kind the ordinary test run makes; PUNCTUAL_FAILOVERS asks for another number.
+// failovers is how many of each kind the ordinary test run makes; PUNCTUAL_FAILOVERS asks for
+// another number.
 const failovers = 2
 
 // failoverProcess is the number under which failovers stand in the journal.
 const failoverProcess = auditProcess - 1
 
-// failoverRun is a killRun of class replicated: in each round a primary is killed and its replica takes over.
+// failoverRun is a killRun of class replicated: in each round a primary is killed and its replica
+// takes over.
 type failoverRun struct {
 	*killRun
 	rounds int
@@ -47,7 +49,8 @@ func newFailoverRun(t *testing.T, url string, nodes []*redisrig.Server) *failove
 	return k
 }
 
-// killPrimary kills the primary of some topics; no topics stand for all. i is the number of the round.
+// killPrimary kills the primary of some topics; no topics stand for all. i is the number of the
+// round.
 func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []string) {
 	e := ledger.Line{Call: ledger.LineFailover, N: ledger.FirstCall(failoverProcess) + int64(i), At: time.Now().UnixMilli(), Topics: topics}
 	k.journal.Write(e)
@@ -56,8 +59,8 @@ func (k *failoverRun) killPrimary(i int, primary *redisrig.Server, topics []stri
 	k.journal.Write(e)
 }
 
-// awaitPushes waits until a push to one of some topics was stored; no topics stand for all. The push must have begun
-// after all that the journal has now.
+// awaitPushes waits until a push to one of some topics was stored; no topics stand for all. The
+// push must have begun after all that the journal has now.
 func (k *failoverRun) awaitPushes(topics []string) {
 	seen := 0
 	if err := ledger.ReadJournal(k.path, func(ledger.Line) { seen++ }); err != nil {
@@ -85,7 +88,8 @@ func (k *failoverRun) awaitPushes(topics []string) {
 	})
 }
 
-// awaitReplicas waits until the replicas have all changes, and notes in the ledger that from then on none of these may be lost.
+// awaitReplicas waits until the replicas have all changes, and notes in the ledger that from then
+// on none of these may be lost.
 func (k *failoverRun) awaitReplicas() {
 	for _, n := range k.nodes {
 		if strings.Contains(do(k.t, n, "INFO", "replication"), "role:master") {
@@ -95,15 +99,16 @@ func (k *failoverRun) awaitReplicas() {
 	k.ledger.Kept()
 }
 
-// P1 to P8: processes work while Sentinel fails over, again and again, every second time to a replica that has not
-// received the last changes.
+// P1 to P8: processes work while Sentinel fails over, again and again, every second time to a
+// replica that has not received the last changes.
 func TestSlowReplicatedKillsBehindSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})
 	closeAtEnd(t, client.Close)
 	needWaitAOF(t, sentinel.Nodes[0], client)
-	// A server that is slow on a loaded machine must not be taken for dead: then there were two primaries for a moment.
+	// A server that is slow on a loaded machine must not be taken for dead: then there were two
+	// primaries for a moment.
 	if _, err := sentinel.Do("SENTINEL", "SET", sentinel.Name, "down-after-milliseconds", "5000"); err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +143,8 @@ func TestSlowReplicatedKillsBehindSentinel(t *testing.T) {
 	t.Logf("%d failovers with %d calls under way", k.rounds, k.underWay)
 }
 
-// P1 to P8: processes work while nodes of a cluster fail over, again and again. In one round of five slots of the
-// other nodes are moved meanwhile.
+// P1 to P8: processes work while nodes of a cluster fail over, again and again. In one round of
+// five slots of the other nodes are moved meanwhile.
 func TestSlowReplicatedKillsInCluster(t *testing.T) {
 	t.Parallel()
 	// A node that is slow on a loaded machine must not be taken for dead.
@@ -182,7 +187,8 @@ type clusterRun struct {
 	moved   int64             // how many slots were moved while a primary was away
 }
 
-// failOver kills the primary of a busy topic, and waits until its replica serves and the cluster is sound again.
+// failOver kills the primary of a busy topic, and waits until its replica serves and the cluster is
+// sound again.
 func (c *clusterRun) failOver(i int, reshard bool) {
 	c.pause(200, 700)
 	primaries := c.cluster.Primaries()
@@ -227,8 +233,8 @@ func (c *clusterRun) failOver(i int, reshard bool) {
 	}
 }
 
-// moveSlots moves the slots of some topics to and fro between two primaries, one slot after the other, until stop is called. It
-// returns when the first slot was moved, or could not be.
+// moveSlots moves the slots of some topics to and fro between two primaries, one slot after the
+// other, until stop is called. It returns when the first slot was moved, or could not be.
 func (c *clusterRun) moveSlots(topics []string, primaries []*redisrig.Server) (stop func()) {
 	first, ended := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -267,7 +273,8 @@ func (c *clusterRun) moveSlots(topics []string, primaries []*redisrig.Server) (s
 	}
 }
 
-// moveSlot moves the slot of a topic to a primary, and reports whether the slot was not there before and is there now.
+// moveSlot moves the slot of a topic to a primary, and reports whether the slot was not there
+// before and is there now.
 func (c *clusterRun) moveSlot(topic string, to *redisrig.Server) (moved bool, err error) {
 	has := func() bool {
 		serves := c.cluster.Primaries()[to]

@@ -14,9 +14,9 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 )
 
-// throughFailover stores messages that fall due during a failover, and makes sure that the replica has them. It
-// expects a consumer that was waiting all the time to get them all. By class volatile a failover loses only what the
-// replica had not received.
+// throughFailover stores messages that fall due during a failover, and makes sure that the replica
+// has them. It expects a consumer that was waiting all the time to get them all. By class volatile
+// a failover loses only what the replica had not received.
 func throughFailover(t *testing.T, client redis.UniversalClient, owner *redisrig.Server, failover func()) {
 	t.Helper()
 	producer, consumer := openStore(t, client, nil), openStore(t, client, nil)
@@ -88,8 +88,9 @@ func TestSentinelFailover(t *testing.T) {
 	})
 }
 
-// Behind Sentinel the class is volatile unless class replicated was asked for, even if each server syncs each change, because a failover
-// may lose the latest changes. An examination names class replicated, which would keep them.
+// Behind Sentinel the class is volatile unless class replicated was asked for, even if each server
+// syncs each change, because a failover may lose the latest changes. An examination names class
+// replicated, which would keep them.
 func TestSentinelDurability(t *testing.T) {
 	sentinel := redisrig.StartSentinel(t, "--appendfsync", "always")
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: []string{sentinel.Addr}})

@@ -55,7 +55,8 @@ func situations(t testing.TB, s *Store) punctual.Delivery {
 	return d
 }
 
-// changes returns calls that change a topic, by name. The deletions of the topic and of a message, and a snooze, are not among them.
+// changes returns calls that change a topic, by name. The deletions of the topic and of a message,
+// and a snooze, are not among them.
 func changes(s *Store, held punctual.Delivery) map[string]func(context.Context) error {
 	settle := func(v punctual.Verb) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -98,7 +99,8 @@ func changes(s *Store, held punctual.Delivery) map[string]func(context.Context) 
 // always has no script take its fast path.
 func always() bool { return true }
 
-// Z15: without fast paths a key of a wrong type, wherever it is, makes each of the changes fail before its first write.
+// Z15: without fast paths a key of a wrong type, wherever it is, makes each of the changes fail
+// before its first write.
 func TestClassic_Z15_WrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	s := openStore(t, connect(t, server), &Options{general: always})
@@ -129,8 +131,8 @@ func TestClassic_Z15_WrongTypes(t *testing.T) {
 	ack(t, s, held)
 }
 
-// Z15: a fast path does not read every key. With one of a wrong type it fails and leaves the data as they were, or passes
-// because it does not need that key.
+// Z15: a fast path does not read every key. With one of a wrong type it fails and leaves the data
+// as they were, or passes because it does not need that key.
 func TestWrongTypesOnFastPaths(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	failed := make(map[string]bool)
@@ -205,8 +207,8 @@ func TestSlowDamagedRecords(t *testing.T) {
 	}
 }
 
-// L09: the data set was wiped, here by FLUSHALL. Then the store stops at the next call, whichever that
-// is, and says why. Further pushes fail, too.
+// L09: the data set was wiped, here by FLUSHALL. Then the store stops at the next call, whichever
+// that is, and says why. Further pushes fail, too.
 func TestClassic_L09_Wiped(t *testing.T) {
 	server := redisrig.Start(t)
 	for name := range changes(nil, punctual.Delivery{}) {

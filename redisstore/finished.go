@@ -26,7 +26,8 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 	})
 }
 
-// finishedFrom asks one partition for a finished record, and returns the version of the settings there.
+// finishedFrom asks one partition for a finished record, and returns the version of the settings
+// there.
 func (s *Store) finishedFrom(ctx context.Context, p keys.Partition, id string) (punctual.Finished, int64, error) {
 	a, err := s.route.Run(ctx, script.Finished, p, nil, id)
 	if err != nil {
@@ -46,9 +47,10 @@ func (s *Store) finishedFrom(ctx context.Context, p keys.Partition, id string) (
 	return f, a.Version, err
 }
 
-// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. A page may be put together from several
-// instants, because one script reads about 500 records of one partition at most. Of the records that are kept until the same
-// millisecond ListFinished reads all, however many they are, because Redis has them in no order.
+// ListFinished returns one page of a topic's finished records; see punctual.FinishedKeeper. A page
+// may be put together from several instants, because one script reads about 500 records of one
+// partition at most. Of the records that are kept until the same millisecond ListFinished reads
+// all, however many they are, because Redis has them in no order.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	q, err := storekit.CheckFinished(q)
 	after, wrong := storekit.ParseFinishedPlace(q.After)
@@ -69,7 +71,8 @@ func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, aft
 		lists = append(lists, newFinishedLister(s, p, q, after, len(parts)))
 	}
 	for looks := storekit.ReadLimit; ; {
-		// first is the lister whose next record comes first; open is the one that has come the least far and may have more to read.
+		// first is the lister whose next record comes first; open is the one that has come the
+		// least far and may have more to read.
 		var first, open *finishedLister
 		for _, l := range lists {
 			if err := l.fill(ctx, &looks); err != nil {
@@ -98,8 +101,9 @@ func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, aft
 	}
 }
 
-// finishedLister lists the finished records of one partition in the order of the query. A script reads members of u, which Redis has
-// in the order of KeptUntil alone. So the records of one time are sorted when all members of that time have been read.
+// finishedLister lists the finished records of one partition in the order of the query. A script
+// reads members of u, which Redis has in the order of KeptUntil alone. So the records of one time
+// are sorted when all members of that time have been read.
 type finishedLister struct {
 	s     *Store
 	p     keys.Partition
@@ -149,8 +153,9 @@ func (l *finishedLister) reached() storekit.FinishedPlace {
 	return at
 }
 
-// fill reads until a record is ahead, if there is one. It lowers looks by the records that it reads, and stops when looks is used up,
-// but not before it has read all records of some time: otherwise the next page would begin where this one did.
+// fill reads until a record is ahead, if there is one. It lowers looks by the records that it
+// reads, and stops when looks is used up, but not before it has read all records of some time:
+// otherwise the next page would begin where this one did.
 func (l *finishedLister) fill(ctx context.Context, looks *int) error {
 	for len(l.ahead) == 0 && !l.ended && (*looks > 0 || !l.whole) {
 		if l.low > l.high {
@@ -164,7 +169,8 @@ func (l *finishedLister) fill(ctx context.Context, looks *int) error {
 	return nil
 }
 
-// finishedReads is how many finished records a script reads at most, but it reads its last member of u to the end.
+// finishedReads is how many finished records a script reads at most, but it reads its last member
+// of u to the end.
 const finishedReads = 500
 
 // step runs the script once.
@@ -228,8 +234,8 @@ func (l *finishedLister) add(f punctual.Finished) {
 	}
 }
 
-// comeTo notes that the last n members read have the time at. others says that the same script has read members of another time
-// before them.
+// comeTo notes that the last n members read have the time at. others says that the same script has
+// read members of another time before them.
 func (l *finishedLister) comeTo(at int64, n int, others bool) {
 	begin := &l.low
 	if l.q.Descending {
@@ -252,8 +258,8 @@ func (l *finishedLister) sorted() {
 	l.ahead, l.same = append(l.ahead, l.same...), nil
 }
 
-// sortSame puts the records of one time in order. An ID that finished twice in the same millisecond stands in two members of u, so
-// its record was read twice.
+// sortSame puts the records of one time in order. An ID that finished twice in the same millisecond
+// stands in two members of u, so its record was read twice.
 func (l *finishedLister) sortSame() {
 	slices.SortFunc(l.same, l.byPlace)
 	l.same = slices.CompactFunc(l.same, func(a, b punctual.Finished) bool { return a.ID == b.ID })

@@ -27,7 +27,8 @@ func keepFinished(t testing.TB, s *Store, d time.Duration) {
 	}
 }
 
-// wantFinished fails the test unless orders has a finished record of the ID with that outcome and attempt.
+// wantFinished fails the test unless orders has a finished record of the ID with that outcome and
+// attempt.
 func wantFinished(t *testing.T, s *Store, id string, how punctual.Outcome, attempt int) punctual.Finished {
 	t.Helper()
 	f, err := s.Finished(t.Context(), "orders", id)
@@ -72,8 +73,8 @@ func settled(t testing.TB, s *Store, ss []punctual.Settlement) {
 	}
 }
 
-// A topic that keeps no finished records has no keys for them, and a program that never met a topic with such records does
-// not send their keys.
+// A topic that keeps no finished records has no keys for them, and a program that never met a topic
+// with such records does not send their keys.
 func TestFinishedRecordsCostNothing(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -113,8 +114,9 @@ func TestFinishedRecordsCostNothing(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P10: finished records are deleted when they are past their retention: in a busy topic as fast as new ones come, and also in a topic
-// that nobody changes but consumers claim from. When a topic keeps none any more, nothing is left in the end.
+// P10: finished records are deleted when they are past their retention: in a busy topic as fast as
+// new ones come, and also in a topic that nobody changes but consumers claim from. When a topic
+// keeps none any more, nothing is left in the end.
 func TestFinishedRecordsAreSwept(t *testing.T) {
 	for _, batch := range []int{1, script.Items} {
 		server := redisrig.Start(t)
@@ -157,8 +159,8 @@ func TestFinishedRecordsAreSwept(t *testing.T) {
 	}
 }
 
-// A later finished record of an ID stays when an earlier one is past its retention, whichever IDs finished with it, and
-// leaves nothing behind.
+// A later finished record of an ID stays when an earlier one is past its retention, whichever IDs
+// finished with it, and leaves nothing behind.
 func TestFinishedRecordsOfIDsThatComeAgain(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -196,8 +198,8 @@ func TestFinishedRecordsOfIDsThatComeAgain(t *testing.T) {
 	}
 }
 
-// A finished record says when its message was created. Where only long bodies say so, they are read in several scripts before any
-// of the messages ends.
+// A finished record says when its message was created. Where only long bodies say so, they are read
+// in several scripts before any of the messages ends.
 func TestFinishedRecordsOfLongMessages(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -245,8 +247,9 @@ func TestFinishedRecordsOfLongMessages(t *testing.T) {
 	}
 }
 
-// A finished record says when a compact lease began, however long the lease was given for. It also says so of other leases,
-// although tokens were ahead of the clock and the topic kept no finished records yet.
+// A finished record says when a compact lease began, however long the lease was given for. It also
+// says so of other leases, although tokens were ahead of the clock and the topic kept no finished
+// records yet.
 func TestFinishedRecordsSayWhenLeasesBegan(t *testing.T) {
 	for _, general := range []func() bool{nil, always} {
 		s, clock := openStill(t, Options{general: general})
@@ -276,7 +279,8 @@ func TestFinishedRecordsSayWhenLeasesBegan(t *testing.T) {
 	}
 }
 
-// inner returns how many commands a server has carried out for a call, without the scripts themselves.
+// inner returns how many commands a server has carried out for a call, without the scripts
+// themselves.
 func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	t.Helper()
 	count := func() (sum int) {
@@ -292,7 +296,8 @@ func inner(t *testing.T, server *redisrig.Server, call func()) (n int) {
 	return count() - before
 }
 
-// The fast path of an ack writes the same finished records as the general one, and deletes as many that are past their retention.
+// The fast path of an ack writes the same finished records as the general one, and deletes as many
+// that are past their retention.
 func TestFinishedOfFastAcks(t *testing.T) {
 	server := redisrig.Start(t)
 	told, calls := make(map[bool][]punctual.Finished), make(map[bool]int)
@@ -378,8 +383,8 @@ func TestCheckOfFinished(t *testing.T) {
 	}
 }
 
-// A finished record is found in the partition of its ID, also by a process that knows another number of partitions, and it
-// is deleted with its topic.
+// A finished record is found in the partition of its ID, also by a process that knows another
+// number of partitions, and it is deleted with its topic.
 func TestFinishedRecordsOfPartitions(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), &Options{Partitions: 8})
@@ -426,8 +431,8 @@ func memoryOf(t *testing.T, server *redisrig.Server, keys ...string) (bytes floa
 	return bytes
 }
 
-// P10: a finished record is small. It takes two strings of 32 bytes, what Redis needs for a field of a hash, and a share of a
-// member of a set.
+// P10: a finished record is small. It takes two strings of 32 bytes, what Redis needs for a field
+// of a hash, and a share of a member of a set.
 func TestBytesOfFinished(t *testing.T) {
 	server := redisrig.Start(t, "--appendonly", "no", "--save", "")
 	for batch, most := range map[int]float64{1: 300, script.Items: 160} {
@@ -457,8 +462,8 @@ func TestBytesOfFinished(t *testing.T) {
 	}
 }
 
-// An ack reads all that its finished record will have. So acks of messages with long histories take more scripts than others, and
-// each settlement of a call has its own answer all the same.
+// An ack reads all that its finished record will have. So acks of messages with long histories take
+// more scripts than others, and each settlement of a call has its own answer all the same.
 func TestAcksOfLongHistories(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

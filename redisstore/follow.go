@@ -16,16 +16,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A settlement and its follow-ups are one script (lua/follow.lua), so all that they touch is in one hash slot: that of the partition
-// of the settled message. In this slot are the partitions with the same number of all topics of a family: of a topic and its
-// companions. An ID with another home is not reached, nor is a topic of another family.
+// A settlement and its follow-ups are one script (lua/follow.lua), so all that they touch is in one
+// hash slot: that of the partition of the settled message. In this slot are the partitions with the
+// same number of all topics of a family: of a topic and its companions. An ID with another home is
+// not reached, nor is a topic of another family.
 //
-// A script that finds the topic of a follow-up missing changes nothing for that settlement. The store then makes the topic and sends
-// the settlement again, unless the script refuses the settlement: because of another follow-up, or because of this one if an empty
-// topic would refuse it, too. So a settlement that this script refuses makes no topic.
+// A script that finds the topic of a follow-up missing changes nothing for that settlement. The
+// store then makes the topic and sends the settlement again, unless the script refuses the
+// settlement: because of another follow-up, or because of this one if an empty topic would refuse
+// it, too. So a settlement that this script refuses makes no topic.
 
-// Reaches reports whether a follow-up is within reach of a settlement; see storekit.Reacher. The answer comes from what this
-// process knows of the topic, so after a deletion the settlement itself may be answered otherwise.
+// Reaches reports whether a follow-up is within reach of a settlement; see storekit.Reacher. The
+// answer comes from what this process knows of the topic, so after a deletion the settlement itself
+// may be answered otherwise.
 func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error) {
 	return call(ctx, s, "reaches", "from "+topic, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)), func() (bool, error) {
 		from, _ := storekit.Companion(topic)
@@ -41,8 +44,9 @@ func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMe
 	})
 }
 
-// The statuses with which lua/follow.lua refuses a settlement because of a follow-up. A status is followUp times the number of the
-// follow-up, from 1, plus one of these or one of those of push.lua.
+// The statuses with which lua/follow.lua refuses a settlement because of a follow-up. A status is
+// followUp times the number of the follow-up, from 1, plus one of these or one of those of
+// push.lua.
 const (
 	followUp = 16
 
@@ -51,32 +55,38 @@ const (
 	followVersion = 12
 )
 
-// following is what a call of Settle has to know of its follow-ups. A call without any has nil in its place.
+// following is what a call of Settle has to know of its follow-ups. A call without any has nil in
+// its place.
 type following struct {
 	s  *Store
 	ss []punctual.Settlement
-	// layouts has, by topic, the layouts of the topics of settlements with follow-ups, from which the homes of IDs follow.
+	// layouts has, by topic, the layouts of the topics of settlements with follow-ups, from which
+	// the homes of IDs follow.
 	layouts map[string]*topics.Layout
-	// read has the topics whose layouts this call has read anew because a follow-up was not in reach.
+	// read has the topics whose layouts this call has read anew because a follow-up was not in
+	// reach.
 	read map[string]bool
-	// ids has, by settlement, the IDs of the follow-ups; those that the caller left out are made up.
+	// ids has, by settlement, the IDs of the follow-ups; those that the caller left out are made
+	// up.
 	ids map[int][]string
 	key *keyed // nil for a call without a key
-	// unknown has, for settlements that are to be sent again, the topic that must be looked up before.
+	// unknown has, for settlements that are to be sent again, the topic that must be looked up
+	// before.
 	unknown map[int]string
 	// refusals counts, by topic, the rounds in which it was looked up.
 	refusals map[string]int
 }
 
-// followed describes the follow-ups of a chunk of settlements: topics are those beside the topic of the settlements, in the order of
-// KEYS, and n is the number of follow-ups.
+// followed describes the follow-ups of a chunk of settlements: topics are those beside the topic of
+// the settlements, in the order of KEYS, and n is the number of follow-ups.
 type followed struct {
 	topics []string
 	n      int
 }
 
-// newFollowing returns what is known of the follow-ups of some settlements, or nil if they have none, and the items that are to be
-// sent. Settlements whose follow-ups cannot be reached get their error in results, and are not among these items.
+// newFollowing returns what is known of the follow-ups of some settlements, or nil if they have
+// none, and the items that are to be sent. Settlements whose follow-ups cannot be reached get their
+// error in results, and are not among these items.
 func (s *Store) newFollowing(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed) (*following, []int, error) {
 	if !slices.ContainsFunc(items, func(i int) bool { return len(ss[i].Then) > 0 }) {
 		return nil, items, nil
@@ -89,8 +99,9 @@ func (s *Store) newFollowing(ctx context.Context, ss []punctual.Settlement, item
 	return f, left, err
 }
 
-// prepareAll prepares settlements, and returns those that are to be sent. In a call with a key an error of one is the error of all,
-// because otherwise a copy of the call might have other items in its scripts, and so other records.
+// prepareAll prepares settlements, and returns those that are to be sent. In a call with a key an
+// error of one is the error of all, because otherwise a copy of the call might have other items in
+// its scripts, and so other records.
 func (f *following) prepareAll(ctx context.Context, items []int, results []error) ([]int, error) {
 	left := items[:0]
 	for _, i := range items {
@@ -108,8 +119,9 @@ func (f *following) prepareAll(ctx context.Context, items []int, results []error
 	return left, nil
 }
 
-// prepare makes up the IDs of follow-ups that are left out, or returns why one of the follow-ups is not in reach. The layout that is
-// known of the topic may be out of date, so it is read anew before a follow-up is refused.
+// prepare makes up the IDs of follow-ups that are left out, or returns why one of the follow-ups is
+// not in reach. The layout that is known of the topic may be out of date, so it is read anew before
+// a follow-up is refused.
 func (f *following) prepare(ctx context.Context, i int) (unreachable, err error) {
 	x := &f.ss[i]
 	if len(x.Then) == 0 {
@@ -137,7 +149,8 @@ func (f *following) reach(i int, l *topics.Layout) ([]string, error) {
 	x := &f.ss[i]
 	family, _ := storekit.Companion(x.Topic)
 	home, ids := keys.OfToken(x.Token), make([]string, len(x.Then))
-	// If the token is from another partition than that of the message, it was never given for the message, and the script will say so.
+	// If the token is from another partition than that of the message, it was never given for the
+	// message, and the script will say so.
 	sure := l.Exists() && keys.Home(x.ID, l.Size()) == home
 	for n := range x.Then {
 		m := &x.Then[n]
@@ -157,8 +170,8 @@ func (f *following) reach(i int, l *topics.Layout) ([]string, error) {
 	return ids, nil
 }
 
-// drawID makes up IDs until one is at home in a partition. In a call with a key they follow from the key, so that each copy makes up
-// the same ones.
+// drawID makes up IDs until one is at home in a partition. In a call with a key they follow from
+// the key, so that each copy makes up the same ones.
 func (f *following) drawID(i, n, home, size int) string {
 	for try := 0; ; try++ {
 		id := ""
@@ -173,8 +186,8 @@ func (f *following) drawID(i, n, home, size int) string {
 	}
 }
 
-// mostTopics is how many topics the follow-ups of several settlements in one script may have beside their own, so that the script
-// has no more than some 300 keys.
+// mostTopics is how many topics the follow-ups of several settlements in one script may have beside
+// their own, so that the script has no more than some 300 keys.
 const mostTopics = 36
 
 // fits reports whether a script may have another settlement.
@@ -222,10 +235,11 @@ func (f *following) add(c *route.Chunk[*followed], i int) {
 	}
 }
 
-// wave returns the first of some items, those that may be sent side by side. The scripts of different topics do not wait for each
-// other, so the wave ends before an item that touches a message which an earlier item of another topic touches. An example is a
-// discard in orders with the follow-up x in orders@bills, and behind it a discard of x itself. The waves follow from the content of
-// the call alone, so that a copy of the call has the same waves.
+// wave returns the first of some items, those that may be sent side by side. The scripts of
+// different topics do not wait for each other, so the wave ends before an item that touches a
+// message which an earlier item of another topic touches. An example is a discard in orders with
+// the follow-up x in orders@bills, and behind it a discard of x itself. The waves follow from the
+// content of the call alone, so that a copy of the call has the same waves.
 func (f *following) wave(items []int) []int {
 	if f == nil { // each script touches only messages of its own topic, and in events only those that no settlement of the call can name
 		return items
@@ -271,7 +285,8 @@ func (f *following) pack(c *route.Chunk[*followed]) []any {
 		b = record.PackNumber(record.PackNumber(b, float64(place)), float64(len(x.Then)))
 		for n := range x.Then {
 			m := &x.Then[n]
-			// The place of the topic among those beside, from 1; 0 for that of the settlement, which is not among them.
+			// The place of the topic among those beside, from 1; 0 for that of the settlement,
+			// which is not among them.
 			b = record.PackNumber(b, float64(1+slices.Index(c.Note.topics, m.Topic)))
 			b = packMessage(b, m, f.ids[i][n], m.ID == "" && f.key == nil)
 			begin := len(rest)
@@ -299,8 +314,8 @@ func thenBytes(x *punctual.Settlement) (n int) {
 	return n
 }
 
-// refused returns the error of a settlement that was not done because of a follow-up. It returns nil if the settlement is to be sent
-// again once a topic has been looked up.
+// refused returns the error of a settlement that was not done because of a follow-up. It returns
+// nil if the settlement is to be sent again once a topic has been looked up.
 func (f *following) refused(i int, status, due, state int64) error {
 	x, n := &f.ss[i], int(status/followUp)-1
 	if n >= len(x.Then) {
@@ -320,9 +335,9 @@ func (f *following) refused(i int, status, due, state int64) error {
 	return storekit.FollowUpError(n, refusedPush(m, f.ids[i][n], status%followUp, due, state))
 }
 
-// toLookUp adds to seen what must be looked up before a settlement is sent again: its own topic, if that has another version, or all
-// topics of its follow-ups that are not there. others has the versions of these topics, which are the present ones also in an answer
-// that is given again.
+// toLookUp adds to seen what must be looked up before a settlement is sent again: its own topic, if
+// that has another version, or all topics of its follow-ups that are not there. others has the
+// versions of these topics, which are the present ones also in an answer that is given again.
 func (f *following) toLookUp(i int, own mismatch, others, seen map[string]mismatch) {
 	if f == nil || f.unknown[i] == "" { // the settlement is left for another reason
 		return
@@ -338,8 +353,9 @@ func (f *following) toLookUp(i int, own mismatch, others, seen map[string]mismat
 	}
 }
 
-// again looks up the topics that partitions did not know, or knew in another version than this process, and returns which of
-// the settlements that were left are to be sent again. seen has the version that the partition of such a topic had.
+// again looks up the topics that partitions did not know, or knew in another version than this
+// process, and returns which of the settlements that were left are to be sent again. seen has the
+// version that the partition of such a topic had.
 func (f *following) again(ctx context.Context, left []int, seen map[string]mismatch, results []error) []int {
 	if len(seen) == 0 { // always so where f is nil
 		return left
@@ -365,7 +381,8 @@ func (f *following) again(ctx context.Context, left []int, seen map[string]misma
 	return items
 }
 
-// failed returns why a topic of a settlement that waits for a lookup could not be looked up, or nil.
+// failed returns why a topic of a settlement that waits for a lookup could not be looked up, or
+// nil.
 func (f *following) failed(i int, errs map[string]error) error {
 	if f.unknown[i] == "" {
 		return nil
@@ -377,7 +394,8 @@ func (f *following) failed(i int, errs map[string]error) error {
 	return all
 }
 
-// lookUp looks topics up, and makes those that are not there. It returns the errors of those for which that failed.
+// lookUp looks topics up, and makes those that are not there. It returns the errors of those for
+// which that failed.
 func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[string]error {
 	old, refusals := make(map[string]*topics.Layout), make(map[string]int) // for a lookup that Each does not wait for
 	for topic := range seen {
@@ -404,15 +422,15 @@ func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[st
 	return errs
 }
 
-// notSent returns the error of a call, or of one of its settlements, that was not sent because a lookup of a topic of its follow-ups
-// failed with err.
+// notSent returns the error of a call, or of one of its settlements, that was not sent because a
+// lookup of a topic of its follow-ups failed with err.
 func notSent(err error) error {
 	return route.Unsent("a topic of its follow-ups could not be looked up", err)
 }
 
-// makeEvents makes the companion for the events of p's topic, after a script in partition p had an event to add and found no
-// companion there. seen is the version that the script saw. makeEvents may wait a little, because somebody may be deleting the
-// companion.
+// makeEvents makes the companion for the events of p's topic, after a script in partition p had an
+// event to add and found no companion there. seen is the version that the script saw. makeEvents
+// may wait a little, because somebody may be deleting the companion.
 func (s *Store) makeEvents(ctx context.Context, p keys.Partition, seen int64, tries int) error {
 	topic := storekit.EventTopic(p.Topic)
 	x := mismatch{s.names.Partition(topic, p.Number), seen}

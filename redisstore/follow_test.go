@@ -66,8 +66,9 @@ func idsOf(t testing.TB, s *Store, topic string) []string {
 	return slices.Compact(ids) // a message that became due in between was listed twice
 }
 
-// On a cluster of three nodes a topic of four partitions has its messages acked with follow-ups: with the stem of the message and
-// without an ID, for a companion and for the topic itself. All are stored where their IDs are at home, and delivered.
+// On a cluster of three nodes a topic of four partitions has its messages acked with follow-ups:
+// with the stem of the message and without an ID, for a companion and for the topic itself. All are
+// stored where their IDs are at home, and delivered.
 func TestSlowFollowUpsOnACluster(t *testing.T) {
 	cluster := redisrig.StartCluster(t, 3, 0, "--appendonly", "no")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
@@ -109,8 +110,9 @@ func TestSlowFollowUpsOnACluster(t *testing.T) {
 	}
 }
 
-// A follow-up that is not in the hash slot of the settled message is not supported, and then nothing has changed: one in another topic,
-// in a companion of another topic, or with an ID of another partition. In the topic and its companions an ID with the same stem is in reach.
+// A follow-up that is not in the hash slot of the settled message is not supported, and then
+// nothing has changed: one in another topic, in a companion of another topic, or with an ID of
+// another partition. In the topic and its companions an ID with the same stem is in reach.
 func TestFollowUpsOutOfReach(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	d := held(t, s, "A")[0]
@@ -153,7 +155,8 @@ func TestFollowUpsOutOfReach(t *testing.T) {
 	wantSound(t, s)
 }
 
-// idWhere returns an ID whose homes are as wanted, or the empty string if there is none among the first 10,000.
+// idWhere returns an ID whose homes are as wanted, or the empty string if there is none among the
+// first 10,000.
 func idWhere(want func(id string) bool) string {
 	for i := range 10_000 {
 		if id := fmt.Sprint("x", i); want(id) {
@@ -163,14 +166,14 @@ func idWhere(want func(id string) bool) string {
 	return ""
 }
 
-// A topic was made anew with another number of partitions than a process knows. By the old number the process neither refuses a
-// follow-up nor stores one.
+// A topic was made anew with another number of partitions than a process knows. By the old number
+// the process neither refuses a follow-up nor stores one.
 func TestFollowUpsOfATopicMadeAnew(t *testing.T) {
 	const before = 4
 	cases := 0
 	for _, size := range []int{1, 2, 3, 8} {
-		// The message is in the same partition by both numbers. The follow-up near is in that partition by the new number alone, and
-		// the follow-up far by the old number alone.
+		// The message is in the same partition by both numbers. The follow-up near is in that
+		// partition by the new number alone, and the follow-up far by the old number alone.
 		id := idWhere(func(id string) bool { return keys.Home(id, before) == keys.Home(id, size) })
 		home := keys.Home(id, size)
 		for name, f := range map[string]string{
@@ -214,8 +217,8 @@ func TestFollowUpsOfATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// A server out of memory refuses settlements with follow-ups, definitely, also between others. The others pass, and so does a
-// settlement with follow-ups once there is room.
+// A server out of memory refuses settlements with follow-ups, definitely, also between others. The
+// others pass, and so does a settlement with follow-ups once there is room.
 func TestFollowUpsOutOfMemory(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, partitions := range []int{1, 4} {
@@ -272,7 +275,8 @@ func TestFollowUpsOutOfMemory(t *testing.T) {
 	}
 }
 
-// Z15: with a key of a wrong type, of the topic or of the companion, a settlement with follow-ups fails before its first write.
+// Z15: with a key of a wrong type, of the topic or of the companion, a settlement with follow-ups
+// fails before its first write.
 func TestFollowUpsWithWrongTypes(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for _, topic := range []string{"orders", "orders@bills"} {
@@ -302,7 +306,8 @@ func TestFollowUpsWithWrongTypes(t *testing.T) {
 	}
 }
 
-// P11: a follow-up wakes a claim that waits for its topic, in the process that settles and in another one.
+// P11: a follow-up wakes a claim that waits for its topic, in the process that settles and in
+// another one.
 func TestFollowUpWakesAClaim(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
 		for name, claims := range map[string]func(one, other *Store) *Store{
@@ -336,7 +341,8 @@ func TestFollowUpWakesAClaim(t *testing.T) {
 	}
 }
 
-// P8: the clock of a partition goes on for the follow-ups that come into it, though the server's clock was set back since.
+// P8: the clock of a partition goes on for the follow-ups that come into it, though the server's
+// clock was set back since.
 func TestFollowUpByTheClockOfItsTopic(t *testing.T) {
 	s, clock := openStill(t, Options{})
 	start := clock.Now()
@@ -353,8 +359,8 @@ func TestFollowUpByTheClockOfItsTopic(t *testing.T) {
 	wantSound(t, young)
 }
 
-// P13: a copy of a call with a key has the answer of the first one, whichever process carries it out, also where follow-ups have no
-// ID. None of these is stored twice.
+// P13: a copy of a call with a key has the answer of the first one, whichever process carries it
+// out, also where follow-ups have no ID. None of these is stored twice.
 func TestFollowUpsWithoutIDsOfACallWithAKey(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
 		clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
@@ -377,7 +383,8 @@ func TestFollowUpsWithoutIDsOfACallWithAKey(t *testing.T) {
 	}
 }
 
-// The record of a script is under another field for each set of items, and under one field for a set.
+// The record of a script is under another field for each set of items, and under one field for a
+// set.
 func TestFieldOfItems(t *testing.T) {
 	seen := make(map[string][]int)
 	for _, items := range [][]int{nil, {0}, {1}, {0, 1}, {0, 2}, {0, 1, 2}, {0, 1, 3}, {0, 2, 3}, {0, 1, 2, 3}, {1, 2, 3}, {11}, {1, 11}} {
@@ -392,8 +399,8 @@ func TestFieldOfItems(t *testing.T) {
 	}
 }
 
-// P13: copies of a call with a key are answered as the first one was, also when some of its settlements had to be sent again because a
-// topic was not there.
+// P13: copies of a call with a key are answered as the first one was, also when some of its
+// settlements had to be sent again because a topic was not there.
 func TestFollowUpsOfACallWithAKeyThatMakeTopics(t *testing.T) {
 	one, other := twoStores(t, Options{clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
 	ds := held(t, one, "a", "b", "c", "d")
@@ -417,7 +424,8 @@ func TestFollowUpsOfACallWithAKeyThatMakeTopics(t *testing.T) {
 	wantSound(t, one)
 }
 
-// P14: topics that are not there are looked up and made together, and the settlement is sent once more.
+// P14: topics that are not there are looked up and made together, and the settlement is sent once
+// more.
 func TestFollowUpsForManyNewTopics(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
@@ -436,8 +444,9 @@ func TestFollowUpsForManyNewTopics(t *testing.T) {
 	}
 }
 
-// P13: a settlement waits for an earlier one of its call that touches the same message, and is not sent when nobody knows what became
-// of the earlier one. Otherwise the earlier settlement could take effect behind the later one.
+// P13: a settlement waits for an earlier one of its call that touches the same message, and is not
+// sent when nobody knows what became of the earlier one. Otherwise the earlier settlement could
+// take effect behind the later one.
 func TestNothingOvertakesAnUnknownSettlement(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1_800_000_000, 0))})
@@ -468,8 +477,9 @@ func TestNothingOvertakesAnUnknownSettlement(t *testing.T) {
 	}
 }
 
-// A call that is too much for one script is several scripts: by the number of messages, with follow-ups counted, by bytes, and by the
-// number of topics. A single settlement is one script whatever it has.
+// A call that is too much for one script is several scripts: by the number of messages, with
+// follow-ups counted, by bytes, and by the number of topics. A single settlement is one script
+// whatever it has.
 func TestFollowUpsOfManySettlements(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
@@ -533,8 +543,8 @@ func TestFollowUpsOfManySettlements(t *testing.T) {
 	wantSound(t, s)
 }
 
-// A process dies anywhere while it settles with follow-ups, for companions that are there and for one that is not. A follow-up is
-// there if and only if its message was settled.
+// A process dies anywhere while it settles with follow-ups, for companions that are there and for
+// one that is not. A follow-up is there if and only if its message was settled.
 func TestSlowKilledWithFollowUps(t *testing.T) {
 	var ds map[string][]punctual.Delivery
 	eachDeath(t, func(x *survivors) {

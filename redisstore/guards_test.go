@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Tests of guards in the scripts whose loss no other test would notice. Most of these tests need a clock that
-// stands still, or more messages than one script sweeps.
+// Tests of guards in the scripts whose loss no other test would notice. Most of these tests need a
+// clock that stands still, or more messages than one script sweeps.
 
 // openStill opens a store whose clock is moved by the test.
 func openStill(t *testing.T, o Options) (*Store, *storekit.ManualClock) {
@@ -23,8 +23,8 @@ func openStill(t *testing.T, o Options) (*Store, *storekit.ManualClock) {
 	return openStore(t, connect(t, shared), &o), clock
 }
 
-// A longer retention does not bring back messages that were past the old one, also where more are dead than
-// one script sweeps away.
+// A longer retention does not bring back messages that were past the old one, also where more are
+// dead than one script sweeps away.
 func TestLongerRetentionBringsNothingBack(t *testing.T) {
 	const dead = 2*512 + 100 // SWEEP of lua/prelude.lua is 512
 	s, clock := openStill(t, Options{})
@@ -80,8 +80,8 @@ type tokensGrow struct {
 	tokens []int64
 }
 
-// use pushes the message, claims and releases it n times, and cancels it. The clock stands still, so nothing
-// but the counters of its partitions makes a token greater.
+// use pushes the message, claims and releases it n times, and cancels it. The clock stands still,
+// so nothing but the counters of its partitions makes a token greater.
 func (x *tokensGrow) use(s *Store, n int) {
 	x.t.Helper()
 	push(x.t, s, punctual.NewMessage{ID: x.id, Due: time.Unix(1, 0)})
@@ -107,8 +107,9 @@ func (x *tokensGrow) use(s *Store, n int) {
 	}
 }
 
-// P4: the tokens of an ID grow although the clock stands still, and the topic is deleted and comes again. It comes
-// with fewer partitions, or more, so that the ID is in one with a counter of its own.
+// P4: the tokens of an ID grow although the clock stands still, and the topic is deleted and comes
+// again. It comes with fewer partitions, or more, so that the ID is in one with a counter of its
+// own.
 func TestTokensGrowAcrossDeletions(t *testing.T) {
 	s, clock := openStill(t, Options{})
 	x := &tokensGrow{t: t, id: wanderer()}
@@ -121,7 +122,8 @@ func TestTokensGrowAcrossDeletions(t *testing.T) {
 	}
 }
 
-// P8: an answer that is given again has the time at which it is given again, not that of the first copy.
+// P8: an answer that is given again has the time at which it is given again, not that of the first
+// copy.
 func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, nil)
@@ -146,8 +148,9 @@ func TestAnswerGivenAgainTellsTheTime(t *testing.T) {
 	}
 }
 
-// P8: a partition's clock goes on for a process that was never told of it, though the server's was set back
-// meanwhile. A time that a process has heard from one partition also holds for it in all others.
+// P8: a partition's clock goes on for a process that was never told of it, though the server's was
+// set back meanwhile. A time that a process has heard from one partition also holds for it in all
+// others.
 func TestClockOfPartitionAndOfProcess(t *testing.T) {
 	old, clock := openStill(t, Options{})
 	start := clock.Now()

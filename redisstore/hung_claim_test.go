@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// P11, P14: the connection of one claim hangs. Another claim finds what is due meanwhile, or the same claim does so over another
-// connection.
+// P11, P14: the connection of one claim hangs. Another claim finds what is due meanwhile, or the
+// same claim does so over another connection.
 func TestHungClaimAndOtherClaims(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, n := range []int{1, 4} {
@@ -55,7 +55,8 @@ func TestHungClaimAndOtherClaims(t *testing.T) {
 	}
 }
 
-// P11: the connection of a poll hangs. The partition is polled again over another connection, before the client gives the first one up.
+// P11: the connection of a poll hangs. The partition is polled again over another connection,
+// before the client gives the first one up.
 func TestHungPollAndNextPolls(t *testing.T) {
 	server := redisrig.Start(t)
 	p := redisrig.StartProxy(t, server)

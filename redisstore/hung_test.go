@@ -23,8 +23,8 @@ type hungNode struct {
 	hung, sound string // topics on that node, and on another one
 }
 
-// onHungNode opens a store in a cluster, and pushes the given messages to a topic on a node that halt will stop, and to one on another
-// node.
+// onHungNode opens a store in a cluster, and pushes the given messages to a topic on a node that
+// halt will stop, and to one on another node.
 func onHungNode(t *testing.T, ms ...punctual.NewMessage) hungNode {
 	t.Helper()
 	cluster := redisrig.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
@@ -34,7 +34,8 @@ func onHungNode(t *testing.T, ms ...punctual.NewMessage) hungNode {
 	owner := func(topic string) *redisrig.Server {
 		return cluster.Owner(t, h.names.Partition(topic, 0).Keys()[0])
 	}
-	// The node of the store's own keys is not the one that hangs, so that nothing but the topic is missing.
+	// The node of the store's own keys is not the one that hangs, so that nothing but the topic is
+	// missing.
 	base := cluster.Owner(t, h.names.Store())
 	for i := 0; h.hung == "" || h.sound == ""; i++ {
 		topic := fmt.Sprint("topic", i)
@@ -74,8 +75,8 @@ func (h *hungNode) halt(t *testing.T) {
 	}
 }
 
-// wantBeside fails the test unless a call for both nodes was soon done for the sound one. Its item for the hung node
-// must have an error that is definite exactly if nothing was sent.
+// wantBeside fails the test unless a call for both nodes was soon done for the sound one. Its item
+// for the hung node must have an error that is definite exactly if nothing was sent.
 func wantBeside(t *testing.T, what string, begun time.Time, err, hung, sound error, sent bool) {
 	t.Helper()
 	took := time.Since(begun)
@@ -91,8 +92,8 @@ func wantBeside(t *testing.T, what string, begun time.Time, err, hung, sound err
 	}
 }
 
-// A node is slow for longer than wait.LateAfter and goes on. Calls that need nobody else wait for it: those sent
-// before it counted as failing, and those that came then.
+// A node is slow for longer than wait.LateAfter and goes on. Calls that need nobody else wait for
+// it: those sent before it counted as failing, and those that came then.
 func TestSlowNode(t *testing.T) {
 	h := onHungNode(t, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
 	h.halt(t)
@@ -124,8 +125,9 @@ func TestSlowNode(t *testing.T) {
 	}
 }
 
-// P14: one topic of a claim is on a node that hangs. The claim gets the messages of the others, whether it waits or
-// not, also those that become due later. Once the node goes on, its messages are claimed.
+// P14: one topic of a claim is on a node that hangs. The claim gets the messages of the others,
+// whether it waits or not, also those that become due later. Once the node goes on, its messages
+// are claimed.
 func TestHungNodeAndClaims(t *testing.T) {
 	h := onHungNode(t)
 	push(t, h.Store, punctual.NewMessage{Topic: h.hung, ID: "kept", Due: time.Unix(1, 0)})
@@ -160,8 +162,8 @@ func TestHungNodeAndClaims(t *testing.T) {
 	})
 }
 
-// P14: items of a call that are for other nodes than one that hangs are answered, each by itself. Once the node is known to
-// hang nothing is sent there, until it answers again.
+// P14: items of a call that are for other nodes than one that hangs are answered, each by itself.
+// Once the node is known to hang nothing is sent there, until it answers again.
 func TestHungNodeAndCalls(t *testing.T) {
 	h := onHungNode(t, punctual.NewMessage{ID: "held", Due: time.Unix(1, 0)})
 	held := make(map[string]punctual.Delivery)

@@ -25,8 +25,9 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return call(ctx, s, "get", id+" of "+topic, check, func() (punctual.Info, error) { return atHome(ctx, s, topic, id, s.getFrom) })
 }
 
-// atHome asks the partition that an ID belongs to. If nothing is found and the topic's settings have another version than was
-// known, the topic may have another number of partitions, so atHome asks again.
+// atHome asks the partition that an ID belongs to. If nothing is found and the topic's settings
+// have another version than was known, the topic may have another number of partitions, so atHome
+// asks again.
 func atHome[T any](ctx context.Context, s *Store, topic, id string, ask func(context.Context, keys.Partition, string) (T, int64, error)) (T, error) {
 	for l := s.topics.Known(topic); ; {
 		p := s.names.Partition(topic, keys.Home(id, l.Size()))
@@ -147,9 +148,9 @@ func (sel selection) args(after place, limit int) []any {
 	return []any{int(sel.state), sel.from, sel.to, at, id, limit}
 }
 
-// List returns one page of a topic's messages; see punctual.Inspector. Messages with equal times are
-// ordered by ID, leases that end in the same millisecond by their scores first. A page of more than
-// 200 messages, or 512 KiB, or of several partitions is put together from several instants.
+// List returns one page of a topic's messages; see punctual.Inspector. Messages with equal times
+// are ordered by ID, leases that end in the same millisecond by their scores first. A page of more
+// than 200 messages, or 512 KiB, or of several partitions is put together from several instants.
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
 	return call(ctx, s, "list", q.Topic, err, func() (punctual.Page, error) { return s.list(ctx, q) })
@@ -229,9 +230,10 @@ type listed struct {
 	info punctual.Info
 }
 
-// earliest returns the lister whose next message comes first, or nil if none has any. open is the one that has come
-// the least far and may have more to read, nil if there is none. Each script lowers looks by the number of messages that it
-// may read; a list by reason reads no more when looks is used up, except that each lister reads at least once.
+// earliest returns the lister whose next message comes first, or nil if none has any. open is the
+// one that has come the least far and may have more to read, nil if there is none. Each script
+// lowers looks by the number of messages that it may read; a list by reason reads no more when
+// looks is used up, except that each lister reads at least once.
 func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *lister, err error) {
 	for _, l := range lists {
 		for len(l.ahead) == 0 && !l.ended && (!l.begun || l.reason == 0 || *looks > 0) {
@@ -251,8 +253,8 @@ func earliest(ctx context.Context, lists []*lister, looks *int) (first, open *li
 	return first, open, nil
 }
 
-// leastShare and leastShareBytes are the least share of a script, in messages and in bytes, however many
-// partitions there are.
+// leastShare and leastShareBytes are the least share of a script, in messages and in bytes, however
+// many partitions there are.
 const (
 	leastShare      = 16
 	leastShareBytes = 64 << 10
@@ -305,8 +307,9 @@ func (s *Store) partitions(ctx context.Context, topic string) ([]keys.Partition,
 	return s.topics.Partitions(topic, l), nil
 }
 
-// stats counts the messages of one topic, or returns ErrNotFound. If a partition has another version of the
-// settings than was known, stats looks the topic up, and counts again if the topic has another version.
+// stats counts the messages of one topic, or returns ErrNotFound. If a partition has another
+// version of the settings than was known, stats looks the topic up, and counts again if the topic
+// has another version.
 func (s *Store) stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	for l := s.topics.Known(topic); ; {
 		out := punctual.TopicStats{Topic: topic, Settings: l.Settings()}
@@ -388,8 +391,9 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	})
 }
 
-// Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to whole milliseconds. More than 200
-// buckets are counted at several instants, and so are several partitions.
+// Forecast counts messages by due time; see punctual.Inspector. The step is rounded up to whole
+// milliseconds. More than 200 buckets are counted at several instants, and so are several
+// partitions.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
 	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
 }

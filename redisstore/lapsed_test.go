@@ -49,7 +49,8 @@ func scripted(t *testing.T, server *redisrig.Server) (n, micros int64) {
 	return n, micros
 }
 
-// perScript returns how long the server took for each script of a call, on average, and how many these were.
+// perScript returns how long the server took for each script of a call, on average, and how many
+// these were.
 func perScript(t *testing.T, server *redisrig.Server, call func() error) (took time.Duration, scripts int64) {
 	t.Helper()
 	n, micros := scripted(t, server)
@@ -60,7 +61,8 @@ func perScript(t *testing.T, server *redisrig.Server, call func() error) (took t
 	return time.Duration(micros2-micros) * time.Microsecond / time.Duration(n2-n), n2 - n
 }
 
-// P14: no script takes much longer than one that pushes or leases as many messages as a script may, however many leases have run out.
+// P14: no script takes much longer than one that pushes or leases as many messages as a script may,
+// however many leases have run out.
 func TestSlowManyLapsedLeases(t *testing.T) {
 	const lapsed = 60_000
 	server := redisrig.Start(t, "--appendonly", "no")
@@ -68,7 +70,8 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 	s := openStore(t, connect(t, server), &Options{clock: clock})
 	single, _ := perScript(t, server, func() error { lease(t, s, lapsed); return nil })
 	clock.Advance(time.Hour)
-	// A script that went through all leases would take a hundred times as long as one that leases script.Items messages, or longer.
+	// A script that went through all leases would take a hundred times as long as one that leases
+	// script.Items messages, or longer.
 	most := 10 * single
 	inspect := func(f func() error) func() error {
 		return func() error {
@@ -119,8 +122,9 @@ func TestSlowManyLapsedLeases(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P1, P4, P12: messages whose lease has run out are ready. A list has them by due time, and a claim gets all of them. Their late
-// holders can still settle them, whether or not a script has put them into x.
+// P1, P4, P12: messages whose lease has run out are ready. A list has them by due time, and a claim
+// gets all of them. Their late holders can still settle them, whether or not a script has put them
+// into x.
 func TestLapsedLeasesAreReady(t *testing.T) {
 	const leased = 450
 	for _, seen := range []bool{false, true} {
@@ -193,7 +197,8 @@ func TestLapsedLeasesAreReady(t *testing.T) {
 	}
 }
 
-// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes a number of scripts that is far below theirs.
+// TestExpiredEndInBatches: a claim of one message behind 1,000 that have expired takes a number of
+// scripts that is far below theirs.
 func TestExpiredEndInBatches(t *testing.T) {
 	t.Parallel()
 	const expired = 1000

@@ -21,11 +21,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// A copy that arrives when its caller has given up can do nothing once its deadline is past by the store's
-// clock.
+// A copy that arrives when its caller has given up can do nothing once its deadline is past by the
+// store's clock.
 
-// givenUp makes a call of which the first copy is held until the caller has given up. The caller's error says that
-// it may have happened.
+// givenUp makes a call of which the first copy is held until the caller has given up. The caller's
+// error says that it may have happened.
 func givenUp(t *testing.T, p *redisrig.Proxy, sc *script.Script, ctx context.Context, end func(), call func(ctx context.Context) error) *redisrig.Fault {
 	t.Helper()
 	held := p.Hold(runs(sc)).Paused()
@@ -40,7 +40,8 @@ func givenUp(t *testing.T, p *redisrig.Proxy, sc *script.Script, ctx context.Con
 // theClock finds the clock of a partition in what contents returns.
 var theClock = regexp.MustCompile(`"clock":"[0-9]+"`)
 
-// wantUnchanged releases a copy, and fails the test when it changes anything but the partition's clock.
+// wantUnchanged releases a copy, and fails the test when it changes anything but the partition's
+// clock.
 func wantUnchanged(t *testing.T, s *Store, held *redisrig.Fault) (answer string) {
 	t.Helper()
 	look := func() string { return theClock.ReplaceAllString(contents(t, s), "") }
@@ -60,8 +61,8 @@ func wantLate(t *testing.T, answer string) {
 	}
 }
 
-// P1, P5, P6: a copy of any call changes nothing after its deadline, although the record of the copy that was carried out is gone by
-// then.
+// P1, P5, P6: a copy of any call changes nothing after its deadline, although the record of the
+// copy that was carried out is gone by then.
 func TestCopyBehindItsDeadline(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range everyCall() {
@@ -86,8 +87,8 @@ func TestCopyBehindItsDeadline(t *testing.T) {
 	}
 }
 
-// P1, P5, P6: the deadline of a call is the end of its context, if that comes first. (Claims are left out, because the end of the
-// context does not break off their scripts.)
+// P1, P5, P6: the deadline of a call is the end of its context, if that comes first. (Claims are
+// left out, because the end of the context does not break off their scripts.)
 func TestCopyBehindItsContext(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range everyCall() {
@@ -115,7 +116,8 @@ func TestCopyBehindItsContext(t *testing.T) {
 	}
 }
 
-// P5: a late copy of a push must not bring back a message that was cancelled, whether the cancel found it or not.
+// P5: a late copy of a push must not bring back a message that was cancelled, whether the cancel
+// found it or not.
 func TestLateCopyAfterCancel(t *testing.T) {
 	server := redisrig.Start(t)
 	x := punctual.NewMessage{Topic: "orders", ID: "x", Due: time.Unix(1, 0)}
@@ -149,9 +151,10 @@ func TestLateCopyAfterCancel(t *testing.T) {
 	}
 }
 
-// P1, P3, P5, P8, P13: the server's clock may step between the copies of a call. The call is carried out once, or the
-// error says that it may have been; then the copy that was held is refused. make torture tries each call with each first and second
-// step; make test tries a third of these.
+// P1, P3, P5, P8, P13: the server's clock may step between the copies of a call. The call is
+// carried out once, or the error says that it may have been; then the copy that was held is
+// refused. make torture tries each call with each first and second step; make test tries a third of
+// these.
 func TestSlowClockStepsBetweenCopies(t *testing.T) {
 	server := redisrig.StartShifted(t)
 	shift := func(d time.Duration) {
@@ -211,8 +214,8 @@ func serverTime(t *testing.T, server *redisrig.Server) time.Time {
 	return time.Unix(s, us*1000)
 }
 
-// P10: calls leave records for copies of them in a bounded number of keys, at most one record for each caller in each hash, and the
-// records expire.
+// P10: calls leave records for copies of them in a bounded number of keys, at most one record for
+// each caller in each hash, and the records expire.
 func TestRecordsOfCalls(t *testing.T) {
 	const callers, partitions = 64, 16
 	server := redisrig.Start(t)

@@ -32,12 +32,13 @@ type latencyRun struct {
 	longest map[string]time.Duration // of this run, by what was called
 }
 
-// latencyRuns is how often a state is tried, at most, while a line of it is over the limit. A script that is slow by itself is slow
-// each time. A moment for which the system keeps the server from its core comes elsewhere the next time.
+// latencyRuns is how often a state is tried, at most, while a line of it is over the limit. A
+// script that is slow by itself is slow each time. A moment for which the system keeps the server
+// from its core comes elsewhere the next time.
 const latencyRuns = 6
 
-// state runs the calls for a state of the data set, again while some line was over the limit each time. It fails with the
-// lines that were over the limit in all runs.
+// state runs the calls for a state of the data set, again while some line was over the limit each
+// time. It fails with the lines that were over the limit in all runs.
 func (r *latencyRun) state(t *testing.T, name string, run func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		r.t = t
@@ -63,8 +64,8 @@ func (r *latencyRun) state(t *testing.T, name string, run func(t *testing.T)) {
 	})
 }
 
-// goFirst gives the server priority over all ordinary processes, where chrt is there and may do so. Otherwise the server waits
-// for a core as long as any of them on a busy machine.
+// goFirst gives the server priority over all ordinary processes, where chrt is there and may do so.
+// Otherwise the server waits for a core as long as any of them on a busy machine.
 func (r *latencyRun) goFirst() {
 	pid := regexp.MustCompile(`process_id:(\d+)`).FindStringSubmatch(do(r.t, r.server, "INFO", "server"))[1]
 	if out, err := exec.Command("chrt", "--fifo", "--pid", "1", pid).CombinedOutput(); err != nil {
@@ -202,8 +203,9 @@ func (r *latencyRun) inspect(state string) {
 	r.bounded("check "+state, func() error { _, err := r.s.Check(ctx, nil); return err })
 }
 
-// P14: by the server's own latency log no script takes more than 5 ms, whatever the state of the data set. A state in which a script
-// took longer is tried again, because a server that the system keeps from its core for a moment is late, too.
+// P14: by the server's own latency log no script takes more than 5 ms, whatever the state of the
+// data set. A state in which a script took longer is tried again, because a server that the system
+// keeps from its core for a moment is late, too.
 func TestLatencyLog(t *testing.T) {
 	if os.Getenv("PUNCTUAL_LATENCY") == "" {
 		t.Skip("it measures times, for a minute or more: make latency-redis")

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// kill lets a process make a call and die before its n-th script, or while the answer to that is on its way. It
-// reports whether there was such a script.
+// kill lets a process make a call and die before its n-th script, or while the answer to that is on
+// its way. It reports whether there was such a script.
 func kill(t *testing.T, p *process, n int, behind bool, call func(ctx context.Context) error) bool {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -29,8 +29,8 @@ func kill(t *testing.T, p *process, n int, behind bool, call func(ctx context.Co
 	return died
 }
 
-// survivors are the processes that go on after another one has died: one that knew the topic before, if it was
-// there, and one that did not.
+// survivors are the processes that go on after another one has died: one that knew the topic
+// before, if it was there, and one that did not.
 type survivors struct {
 	t          *testing.T
 	old, young *Store
@@ -71,8 +71,8 @@ func (x *survivors) drain(s *Store) {
 	}
 }
 
-// agree fails the test unless the topic has one of these numbers of partitions, and all partitions have the version of the settings
-// that partition 0 has.
+// agree fails the test unless the topic has one of these numbers of partitions, and all partitions
+// have the version of the settings that partition 0 has.
 func (x *survivors) agree(partitions ...int) {
 	x.t.Helper()
 	set, err := x.young.Settings(x.t.Context(), x.topic)
@@ -101,8 +101,8 @@ func (x *survivors) agree(partitions ...int) {
 	}
 }
 
-// forget deletes the topic, with its companions, because a scan of the store behind each of many deaths would go through the
-// topics of all deaths before.
+// forget deletes the topic, with its companions, because a scan of the store behind each of many
+// deaths would go through the topics of all deaths before.
 func (x *survivors) forget() {
 	x.t.Helper()
 	if _, err := x.young.DeleteTopic(x.t.Context(), x.topic); err != nil && !errors.Is(err, punctual.ErrNotFound) {
@@ -159,7 +159,8 @@ func TestKilledConfigure(t *testing.T) {
 	})
 }
 
-// A topic whose creation by a Configure breaks off is there or not. The next push finishes the creation, or creates the topic.
+// A topic whose creation by a Configure breaks off is there or not. The next push finishes the
+// creation, or creates the topic.
 func TestKilledCreation(t *testing.T) {
 	eachDeath(t, func(*survivors) {}, func(ctx context.Context, s *Store, topic string) error {
 		n := 6
@@ -173,8 +174,8 @@ func TestKilledCreation(t *testing.T) {
 	})
 }
 
-// A deletion that breaks off anywhere may have removed some messages. Messages that are stored afterwards
-// stay, also those of a process that still knows the old topic.
+// A deletion that breaks off anywhere may have removed some messages. Messages that are stored
+// afterwards stay, also those of a process that still knows the old topic.
 func TestKilledDeletion(t *testing.T) {
 	eachDeath(t, func(x *survivors) {
 		x.push(x.old, "before")
@@ -190,8 +191,9 @@ func TestKilledDeletion(t *testing.T) {
 	})
 }
 
-// P1: a topic is made anew in front of any script of a deletion, and the process that deletes it dies in front of the next script. If
-// the topic is there then, it is among the topics that are listed.
+// P1: a topic is made anew in front of any script of a deletion, and the process that deletes it
+// dies in front of the next script. If the topic is there then, it is among the topics that are
+// listed.
 func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 	loadScripts(t, shared)
 	for n := 1; ; n++ {
@@ -199,7 +201,8 @@ func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 		deleter, other := openProcess(t, prefix), openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 1})
 		push(t, other, punctual.NewMessage{ID: "old", Delay: time.Hour})
 		ctx, end := context.WithCancel(t.Context())
-		// The topic is made anew in front of a script, and the process dies in front of the next one.
+		// The topic is made anew in front of a script, and the process dies in front of the next
+		// one.
 		deleter.interrupt.arm(n, false, func() error {
 			push(t, other, punctual.NewMessage{ID: "new", Delay: time.Hour})
 			deleter.interrupt.arm(1, false, func() error {
@@ -227,8 +230,9 @@ func TestKilledDeletionOfTopicMadeAnew(t *testing.T) {
 	}
 }
 
-// One process deletes a topic again and again while another one pushes to it. No call fails, but that a
-// deletion may find no topic, and every message that was pushed after the last deletion is delivered.
+// One process deletes a topic again and again while another one pushes to it. No call fails, but
+// that a deletion may find no topic, and every message that was pushed after the last deletion is
+// delivered.
 func TestDeletionsUnderLoad(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 3}) }

@@ -12,8 +12,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// P12: a message that was rescheduled before its first claim is due at the time to which it was rescheduled, not at the time in its
-// record.
+// P12: a message that was rescheduled before its first claim is due at the time to which it was
+// rescheduled, not at the time in its record.
 func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	push(t, s, punctual.NewMessage{ID: "moved", Delay: time.Hour}, punctual.NewMessage{ID: "other", Due: time.Unix(2, 0)})
@@ -37,7 +37,8 @@ func TestRescheduledBeforeFirstClaim(t *testing.T) {
 	wantSound(t, s)
 }
 
-// withoutState reports whether a lease is compact, so without a state, as the fast path of claims gives it.
+// withoutState reports whether a lease is compact, so without a state, as the fast path of claims
+// gives it.
 func withoutState(t *testing.T, s *Store, d punctual.Delivery) bool {
 	t.Helper()
 	score, err := s.client.ZScore(t.Context(), s.names.Partition("orders", 0).Keys()[1], d.ID).Result()
@@ -62,7 +63,8 @@ func TestFastPathBesideARescheduledMessage(t *testing.T) {
 	wantSound(t, s)
 }
 
-// P14: a call that reschedules many large messages is several scripts, none of which reads much more than 1 MiB.
+// P14: a call that reschedules many large messages is several scripts, none of which reads much
+// more than 1 MiB.
 func TestRescheduleOfLargeMessages(t *testing.T) {
 	const many, kib = 20, 512 << 10
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
@@ -107,8 +109,9 @@ func TestStatesAreATable(t *testing.T) {
 	wantSound(t, s)
 }
 
-// Redis keeps leased messages, and those that are due soon, in tables from the eighth on, so that scripts need not go through all of
-// them for each one. The member that makes a set a table is not left behind. Fewer messages are in lists.
+// Redis keeps leased messages, and those that are due soon, in tables from the eighth on, so that
+// scripts need not go through all of them for each one. The member that makes a set a table is not
+// left behind. Fewer messages are in lists.
 func TestSetsOfManyAreTables(t *testing.T) {
 	const few = 8 // large.FEW of lua/large_sets.lua
 	onBothPaths(t, func(t *testing.T, o Options) {
@@ -173,7 +176,8 @@ func TestSetsOfManyAreTables(t *testing.T) {
 	})
 }
 
-// A push of many to a partition whose waiting messages are of a wrong type stores nothing, also on the fast path.
+// A push of many to a partition whose waiting messages are of a wrong type stores nothing, also on
+// the fast path.
 func TestPushOfManyToWrongType(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, o Options) {
 		s, _ := openStill(t, o)

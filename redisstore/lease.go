@@ -17,7 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// leases leases messages, a script at a time, and gives back those that no caller gets. It has no state.
+// leases leases messages, a script at a time, and gives back those that no caller gets. It has no
+// state.
 type leases struct {
 	route *route.Router
 	names keys.Names
@@ -33,13 +34,13 @@ type leases struct {
 type outlook struct {
 	next int64 // when the next message of the partition needs attention, in ms; clock.Never for none
 	now  int64 // by the partition's clock, in ms
-	// token is the token of the messages that the call has leased; 0 when it has leased nothing. A copy of the call has the
-	// token also when none of these messages is leased any more.
+	// token is the token of the messages that the call has leased; 0 when it has leased nothing. A
+	// copy of the call has the token also when none of these messages is leased any more.
 	token int64
 }
 
-// some leases up to n messages of a partition with one script, and returns the version of the settings there. It goes on when
-// ctx ends, so that no message is leased without anybody knowing.
+// some leases up to n messages of a partition with one script, and returns the version of the
+// settings there. It goes on when ctx ends, so that no message is leased without anybody knowing.
 func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got outlook, err error) {
 	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
@@ -67,8 +68,8 @@ func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition
 	return ds, a.Version, outlook{next: next, now: a.Now, token: token}, nil
 }
 
-// partition leases up to n messages of a partition with one script after another, as long as more may be due. It returns the version
-// of the settings there.
+// partition leases up to n messages of a partition with one script after another, as long as more
+// may be due. It returns the version of the settings there.
 func (l *leases) partition(ctx context.Context, c *punctual.Claim, p keys.Partition, n int) (ds []punctual.Delivery, version int64, err error) {
 	for len(ds) < n {
 		if err := ctx.Err(); err != nil {
@@ -83,7 +84,8 @@ func (l *leases) partition(ctx context.Context, c *punctual.Claim, p keys.Partit
 	return ds, version, nil
 }
 
-// delivery makes a Delivery of the two records of a message. state is empty under a compact lease, which is at the first attempt.
+// delivery makes a Delivery of the two records of a message. state is empty under a compact lease,
+// which is at the first attempt.
 func delivery(topic string, token int64, id, message, state string) (punctual.Delivery, error) {
 	m, err := record.Read(id, message, state)
 	if err != nil {
@@ -95,8 +97,9 @@ func delivery(topic string, token int64, id, message, state string) (punctual.De
 	return punctual.Delivery{Message: m.In(topic, id), Token: token, Failures: m.Failures}, nil
 }
 
-// furtherTime is how long, in ms, a scan that has found messages waits for a further script, and any claim that has found some for
-// others to be given back: far longer than a script takes, and far shorter than most leases.
+// furtherTime is how long, in ms, a scan that has found messages waits for a further script, and
+// any claim that has found some for others to be given back: far longer than a script takes, and
+// far shorter than most leases.
 const furtherTime int64 = 500
 
 // expired reports whether a lease has ended, by the store's clock.
@@ -104,9 +107,10 @@ func (l *leases) expired(d *punctual.Delivery) bool {
 	return storekit.CeilMillis(d.LeaseUntil) <= l.clock.Guess()/1000
 }
 
-// unexpired returns those of the messages that a claim has leased whose leases have not ended, as far as the store's clock can be
-// known (P3): the process may have stood still, or the answer may have been long under way. The others are given back unstarted,
-// unless another claim has leased them by then. err is returned as it is.
+// unexpired returns those of the messages that a claim has leased whose leases have not ended, as
+// far as the store's clock can be known (P3): the process may have stood still, or the answer may
+// have been long under way. The others are given back unstarted, unless another claim has leased
+// them by then. err is returned as it is.
 func (l *leases) unexpired(ctx context.Context, ds []punctual.Delivery, err error) ([]punctual.Delivery, error) {
 	now := l.clock.Guess() / 1000
 	over := func(d punctual.Delivery) bool { return storekit.CeilMillis(d.LeaseUntil) <= now }
@@ -138,8 +142,8 @@ func (l *leases) unexpired(ctx context.Context, ds []punctual.Delivery, err erro
 	return ds, err
 }
 
-// giveBack releases messages that were leased and that no caller gets, so that the attempts do not count. Messages that another
-// claim has leased meanwhile stay leased.
+// giveBack releases messages that were leased and that no caller gets, so that the attempts do not
+// count. Messages that another claim has leased meanwhile stay leased.
 func (l *leases) giveBack(ctx context.Context, ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return
@@ -149,8 +153,8 @@ func (l *leases) giveBack(ctx context.Context, ds []punctual.Delivery) {
 	}
 }
 
-// undelivered is Store.Undelivered within a call that is under way. Where ctx has a key, the script Forget first finds out for each
-// partition whether no copy of the claim has the messages.
+// undelivered is Store.Undelivered within a call that is under way. Where ctx has a key, the script
+// Forget first finds out for each partition whether no copy of the claim has the messages.
 func (l *leases) undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	r, ok := storekit.RequestOf(ctx)
 	ctx = storekit.WithoutRequest(ctx)

@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// However many lengths leases were given for, new lengths get onto the fast path of claims again once old leases have ended. A
-// lease that is still held keeps its length, and with it its token.
+// However many lengths leases were given for, new lengths get onto the fast path of claims again
+// once old leases have ended. A lease that is still held keeps its length, and with it its token.
 func TestManyLeaseLengths(t *testing.T) {
 	const lengths = 32 // LENGTHS of lua/claim_fast.lua
 	s, clock := openStill(t, Options{})

@@ -15,9 +15,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// lives are lives of messages in topics that use nothing beside push, claim and ack (and, in one case, a duplicate window), with the
-// commands that they cost the server: the scripts and what these call. As long as the lines stay as they are, a new feature costs
-// nothing where nobody uses it. So whoever changes a line has to say why every message is to cost that much more.
+// lives are lives of messages in topics that use nothing beside push, claim and ack (and, in one
+// case, a duplicate window), with the commands that they cost the server: the scripts and what
+// these call. As long as the lines stay as they are, a new feature costs nothing where nobody uses
+// it. So whoever changes a line has to say why every message is to cost that much more.
 var lives = []struct {
 	name    string
 	ids     []string      // of the messages that are pushed, claimed and acked together; "" has the store make one up
@@ -97,7 +98,8 @@ func TestCommandsOfALife(t *testing.T) {
 	}
 }
 
-// commandsOf returns the commands that a server carries out for a call, each with how often it does.
+// commandsOf returns the commands that a server carries out for a call, each with how often it
+// does.
 func commandsOf(t *testing.T, server *redisrig.Server, call func()) string {
 	t.Helper()
 	before := commandCounts(t, server)
@@ -112,7 +114,8 @@ func commandsOf(t *testing.T, server *redisrig.Server, call func()) string {
 	return strings.Join(out, ", ")
 }
 
-// commandCounts returns how often a server has carried out each command, without INFO, by which this test asks.
+// commandCounts returns how often a server has carried out each command, without INFO, by which
+// this test asks.
 func commandCounts(t *testing.T, server *redisrig.Server) map[string]int {
 	t.Helper()
 	counts := make(map[string]int)

@@ -9,7 +9,8 @@ import (
 )
 
 // LogClient has go-redis log to l, at level debug. Clients log by themselves, for example that they
-// could not connect; without LogClient these lines go to standard error. The errors of calls say the same.
+// could not connect; without LogClient these lines go to standard error. The errors of calls say
+// the same.
 //
 // LogClient is for the main of a program, because go-redis has one logger for the whole process.
 func LogClient(l *slog.Logger) { redis.SetLogger(clientLog{l}) }

@@ -108,8 +108,8 @@ func longCalls() []longCall {
 	}
 }
 
-// wantSome fails the test unless so many items of a call were done, by their results and by the statistics of the
-// store. All others must be definitely not done, for want of memory.
+// wantSome fails the test unless so many items of a call were done, by their results and by the
+// statistics of the store. All others must be definitely not done, for want of memory.
 func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, done int64) {
 	t.Helper()
 	var n int64
@@ -126,8 +126,9 @@ func wantSome(t *testing.T, what string, s *Store, c longCall, items []error, do
 	}
 }
 
-// P13: when the n-th script of a call is refused, the items of the scripts before it have their results, and all other items have
-// the error of the refusal. No script behind it is sent. When the first script is refused, the whole call has the error.
+// P13: when the n-th script of a call is refused, the items of the scripts before it have their
+// results, and all other items have the error of the refusal. No script behind it is sent. When the
+// first script is refused, the whole call has the error.
 func TestRefusedInTheMiddle(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, c := range longCalls() {
@@ -164,8 +165,8 @@ func TestRefusedInTheMiddle(t *testing.T) {
 	}
 }
 
-// P13: when the script for one partition of a call is refused, the items of that partition have its error, and the others are done.
-// When all are refused, the whole call has the error.
+// P13: when the script for one partition of a call is refused, the items of that partition have its
+// error, and the others are done. When all are refused, the whole call has the error.
 func TestRefusedInOnePartition(t *testing.T) {
 	const partitions = 3
 	server := redisrig.Start(t)

@@ -27,7 +27,8 @@ func runTests(m *testing.M) int {
 	if ledger.IsChild() {
 		return m.Run() // on the server of its parent
 	}
-	// The goroutine of a pool that could not dial sleeps for a second between its tries, so it may end that much after the pool was closed.
+	// The goroutine of a pool that could not dial sleeps for a second between its tries, so it may
+	// end that much after the pool was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	return redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) })
 }
@@ -62,7 +63,8 @@ func openStore(t testing.TB, c redis.UniversalClient, o *Options) *Store {
 // fresh returns a prefix that nobody has used.
 func fresh() string { return rand.Text() + ":" }
 
-// waitUntil waits, for a minute at most, until done reports true of what other goroutines or a server do.
+// waitUntil waits, for a minute at most, until done reports true of what other goroutines or a
+// server do.
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {

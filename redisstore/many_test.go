@@ -14,9 +14,10 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// P11: nine of ten messages that fall due in one of many topics are claimed at most a second later than a bare client gets answers at
-// that time. The bare client measures how loaded the machine is. That holds with notifications and without: a message that is due more
-// than 2 s ahead is not notified, so the polls have to find it. The test logs how late both were.
+// P11: nine of ten messages that fall due in one of many topics are claimed at most a second later
+// than a bare client gets answers at that time. The bare client measures how loaded the machine is.
+// That holds with notifications and without: a message that is due more than 2 s ahead is not
+// notified, so the polls have to find it. The test logs how late both were.
 func TestSlowManyTopics(t *testing.T) {
 	const many, probes = limits.MaxClaimTopics, 50
 	server := redisrig.Start(t)
@@ -47,11 +48,13 @@ func TestSlowManyTopics(t *testing.T) {
 	before := calls(t, server)
 	push(t, producer, punctual.NewMessage{Topic: topics[many/2], ID: "first", Due: time.Unix(1, 0)})
 	claim()
-	// One script for each topic reads its settings; nothing else needs a script but the push, the claim, the ack and a few more claims.
+	// One script for each topic reads its settings; nothing else needs a script but the push, the
+	// claim, the ack and a few more claims.
 	if n := calls(t, server) - before; n > many+100 {
 		t.Errorf("P10: the first claim of %d topics ran %d scripts", many, n)
 	}
-	// answer returns how long after a time the server answers a client as often as a claim and an ack need it to.
+	// answer returns how long after a time the server answers a client as often as a claim and an
+	// ack need it to.
 	answer := func(due time.Time) time.Duration {
 		time.Sleep(time.Until(due))
 		var last time.Time
@@ -63,7 +66,8 @@ func TestSlowManyTopics(t *testing.T) {
 		}
 		return last.Sub(due)
 	}
-	// compare has messages fall due in some of the topics, together or one after the other, and claims them.
+	// compare has messages fall due in some of the topics, together or one after the other, and
+	// claims them.
 	compare := func(what string, together int, delay time.Duration) {
 		var late, answered []time.Duration
 		for first := 0; first < probes; first += together {

@@ -10,8 +10,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// A server that has reached maxmemory refuses pushes. Calls that free memory or steer the work pass, because
-// their scripts begin with a command that such a server carries out.
+// A server that has reached maxmemory refuses pushes. Calls that free memory or steer the work
+// pass, because their scripts begin with a command that such a server carries out.
 func TestOutOfMemoryLetsThrough(t *testing.T) {
 	server := redisrig.Start(t)
 	settle := func(v punctual.Verb) func(context.Context, *Store, punctual.Delivery) error {

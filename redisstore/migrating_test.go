@@ -15,8 +15,9 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// P13, P14: the move of a slot was broken off, so its servers refuse scripts there until somebody ends the move. Calls to its topic
-// say so, and say how. Claims of several topics go on with the others.
+// P13, P14: the move of a slot was broken off, so its servers refuse scripts there until somebody
+// ends the move. Calls to its topic say so, and say how. Claims of several topics go on with the
+// others.
 func TestSlowSlotThatStaysMigrating(t *testing.T) {
 	cluster := redisrig.StartCluster(t, 3, 0)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TopicNames returns the names of topics; see storekit.TopicNamer. It reads one field of each of these topics. A topic whose node
-// does not answer counts as there.
+// TopicNames returns the names of topics; see storekit.TopicNamer. It reads one field of each of
+// these topics. A topic whose node does not answer counts as there.
 func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	return call(ctx, s, "topic names", "", nil, func() ([]string, error) {
 		all, err := s.topics.All(ctx)
@@ -32,8 +32,8 @@ func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string,
 // namesAtOnce is for how many topics one pipeline asks whether they are there.
 const namesAtOnce = 256
 
-// absent returns which of the topics are certainly not there. The set of all names may have some, because a name is entered before
-// its topic comes into being and removed after it.
+// absent returns which of the topics are certainly not there. The set of all names may have some,
+// because a name is entered before its topic comes into being and removed after it.
 func (s *Store) absent(ctx context.Context, names []string) map[string]bool {
 	var mu sync.Mutex
 	gone, returned := make(map[string]bool), false // guarded by mu
@@ -93,10 +93,12 @@ func (s *Store) lookUp(ctx context.Context, names []string) ([]bool, error) {
 	return found, nil
 }
 
-// newCompanions is the name that package notify has for the channel on which processes tell of new companions. It is no partition.
+// newCompanions is the name that package notify has for the channel on which processes tell of new
+// companions. It is no partition.
 var newCompanions = wait.Part{Topic: "@"}
 
-// NewCompanions returns the names of new companions; see storekit.TopicNamer. A mark has a time of the store's clock, in ms.
+// NewCompanions returns the names of new companions; see storekit.TopicNamer. A mark has a time of
+// the store's clock, in ms.
 func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	return call(ctx, s, "new companions", "", nil, func() (storekit.Companions, error) {
 		s.waits.listener.Subscribe(s.names.Companions(), newCompanions)
@@ -116,7 +118,8 @@ func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Durati
 	})
 }
 
-// tellOfCompanions tells this process and others that there are new companions, or that the groups of a topic were set.
+// tellOfCompanions tells this process and others that there are new companions, or that the groups
+// of a topic were set.
 func (s *Store) tellOfCompanions() {
 	s.waits.arrivals.Tell()
 	ctx, end := context.WithTimeout(context.Background(), time.Second)

@@ -16,8 +16,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// P1, P11: the network between clients and server carries nothing in one direction, for longer than clients wait; then everything
-// arrives that was sent meanwhile.
+// P1, P11: the network between clients and server carries nothing in one direction, for longer than
+// clients wait; then everything arrives that was sent meanwhile.
 func TestNetworkCut(t *testing.T) {
 	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
@@ -45,8 +45,9 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// P1: the network between a primary and its replica carries nothing in one direction. Pushes are refused meanwhile, and acks pass.
-// Messages that were reported as stored are at the replica when the primary is lost.
+// P1: the network between a primary and its replica carries nothing in one direction. Pushes are
+// refused meanwhile, and acks pass. Messages that were reported as stored are at the replica when
+// the primary is lost.
 func TestReplicaCutOff(t *testing.T) {
 	for _, d := range []netrig.Direction{netrig.ToServer, netrig.FromServer} {
 		t.Run(d.String(), func(t *testing.T) {
@@ -93,8 +94,8 @@ func TestReplicaCutOff(t *testing.T) {
 	}
 }
 
-// P2, P3, P4, P8: the clock of the replica that takes over is ahead or behind. By the store's clock, which never runs backwards, no
-// message comes early and no lease ends early.
+// P2, P3, P4, P8: the clock of the replica that takes over is ahead or behind. By the store's
+// clock, which never runs backwards, no message comes early and no lease ends early.
 func TestFailoverToAnotherClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-3 * time.Second, -300 * time.Millisecond, 3 * time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {

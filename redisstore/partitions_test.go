@@ -121,8 +121,8 @@ func wanderer() string {
 	}
 }
 
-// P1, P5, P7: a topic that was deleted may come again with another number of partitions. A process that still
-// knows the old number finds each ID where it is now, whatever call it makes first.
+// P1, P5, P7: a topic that was deleted may come again with another number of partitions. A process
+// that still knows the old number finds each ID where it is now, whatever call it makes first.
 func TestTopicMadeAnewWithOtherPartitions(t *testing.T) {
 	id := wanderer()
 	x := punctual.NewMessage{ID: id, Due: time.Unix(1, 0)}
@@ -170,8 +170,8 @@ func TestTopicMadeAnewWithOtherPartitions(t *testing.T) {
 	}
 }
 
-// A topic keeps the number of partitions with which it comes into being: that of a Configure, or else that of the
-// store's options. Another number later is refused, and changes nothing.
+// A topic keeps the number of partitions with which it comes into being: that of a Configure, or
+// else that of the store's options. Another number later is refused, and changes nothing.
 func TestPartitionsAreFixed(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh(), Partitions: 4})
 	divide(t, s, "own", 2) // fewer than the store's
@@ -190,7 +190,8 @@ func TestPartitionsAreFixed(t *testing.T) {
 	}
 }
 
-// P13: when the context of a Configure ends behind any of its scripts, an error is ErrIndeterminate if the settings were stored.
+// P13: when the context of a Configure ends behind any of its scripts, an error is ErrIndeterminate
+// if the settings were stored.
 func TestSettingsStoredAtTheLastMoment(t *testing.T) {
 	p, partitions := openProcess(t, fresh()), 2
 	for n, stored := 1, false; ; n++ {
@@ -216,8 +217,8 @@ func TestSettingsStoredAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// A claim that waits for a topic that does not exist gets a message, in any partition, when the topic is made. The
-// clock stands still, so only a notification can wake the claim.
+// A claim that waits for a topic that does not exist gets a message, in any partition, when the
+// topic is made. The clock stands still, so only a notification can wake the claim.
 func TestWaitingClaimSeesTopicCome(t *testing.T) {
 	o := &Options{Prefix: fresh(), clock: storekit.NewManualClock(time.Unix(1e9, 0))}
 	consumer, producer := openStore(t, connect(t, shared), o), openStore(t, connect(t, shared), o)
@@ -246,7 +247,8 @@ func TestWaitingClaimSeesTopicCome(t *testing.T) {
 	}
 }
 
-// A topic may be made while no claim waits for it any more. The next claim that waits gets messages of all partitions.
+// A topic may be made while no claim waits for it any more. The next claim that waits gets messages
+// of all partitions.
 func TestTopicComesBetweenWaits(t *testing.T) {
 	s := openStore(t, connect(t, shared), &Options{Prefix: fresh()})
 	for _, size := range []int{2, 8, 3} {
@@ -264,8 +266,8 @@ func TestTopicComesBetweenWaits(t *testing.T) {
 	}
 }
 
-// P1, P13: a partition that has lost its settings, as in a failover, gets them again from the first push. When
-// partition 0 has lost a version, the newest that is left goes on.
+// P1, P13: a partition that has lost its settings, as in a failover, gets them again from the first
+// push. When partition 0 has lost a version, the newest that is left goes on.
 func TestLostVersions(t *testing.T) {
 	prefix := fresh()
 	open := func() *Store { return openStore(t, connect(t, shared), &Options{Prefix: prefix, Partitions: 4}) }

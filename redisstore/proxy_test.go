@@ -35,8 +35,8 @@ func scripts() []*script.Script {
 	}
 }
 
-// loadScripts makes the scripts known to a server, so that no script is sent a second time only because
-// the server does not know it.
+// loadScripts makes the scripts known to a server, so that no script is sent a second time only
+// because the server does not know it.
 func loadScripts(t testing.TB, server *redisrig.Server) {
 	t.Helper()
 	for _, sc := range scripts() {

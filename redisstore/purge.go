@@ -50,9 +50,10 @@ func (s *Store) purgeAll(ctx context.Context, q punctual.PurgeQuery) (total int6
 // purgeRounds bounds how many rounds a purge of all live messages makes in a partition.
 const purgeRounds = 16
 
-// purge removes the selected messages of a partition. Each script goes on after the last message removed, so that the purge
-// ends even if others push faster. A purge of all live messages makes another round until the first script of a round finds them
-// all, or until purgeRounds is reached, because a message may have been claimed meanwhile and released to a place that the purge had
+// purge removes the selected messages of a partition. Each script goes on after the last message
+// removed, so that the purge ends even if others push faster. A purge of all live messages makes
+// another round until the first script of a round finds them all, or until purgeRounds is reached,
+// because a message may have been claimed meanwhile and released to a place that the purge had
 // passed.
 func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (total int64, err error) {
 	var after place
@@ -78,9 +79,10 @@ func (s *Store) purge(ctx context.Context, p keys.Partition, sel selection) (tot
 	}
 }
 
-// DeleteTopic removes a topic with everything in it, and its companions before it; see punctual.Inspector. Each partition is
-// emptied in one atomic step, and the topic exists until the last of these. A DeleteTopic that breaks off before that may
-// have removed some of the messages, and can be called again.
+// DeleteTopic removes a topic with everything in it, and its companions before it; see
+// punctual.Inspector. Each partition is emptied in one atomic step, and the topic exists until the
+// last of these. A DeleteTopic that breaks off before that may have removed some of the messages,
+// and can be called again.
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	return call(ctx, s, "delete topic", "", storekit.CheckTopic(topic), func() (int64, error) {
 		d := deletion{s: s, topic: topic}
@@ -91,9 +93,10 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	})
 }
 
-// deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that was emptied refuses
-// pushes, so that no message is stored behind the deletion and left over. If nobody goes on with the deletion, the topic can be used
-// again (topics.Registry.Supersede). When partition 0 is empty the topic is gone, and the next one of its name begins with a higher
+// deletion is a DeleteTopic on its way. It empties partition 0 last. Until then a partition that
+// was emptied refuses pushes, so that no message is stored behind the deletion and left over. If
+// nobody goes on with the deletion, the topic can be used again (topics.Registry.Supersede). When
+// partition 0 is empty the topic is gone, and the next one of its name begins with a higher
 // version.
 type deletion struct {
 	s       *Store
@@ -134,8 +137,9 @@ func (d *deletion) run(ctx context.Context) error {
 	}
 }
 
-// check returns the error of a deletion that is refused (storekit.CheckDelete). For the topic of a group it also returns the version that
-// the topic it belongs to has to have when partition 0 is emptied, because another version may have the group.
+// check returns the error of a deletion that is refused (storekit.CheckDelete). For the topic of a
+// group it also returns the version that the topic it belongs to has to have when partition 0 is
+// emptied, because another version may have the group.
 func (d *deletion) check(ctx context.Context) (version int64, err error) {
 	of, name := storekit.Companion(d.topic)
 	switch {
@@ -156,7 +160,8 @@ func (d *deletion) check(ctx context.Context) (version int64, err error) {
 	return l.Version, storekit.CheckDelete(d.topic, &set, 0)
 }
 
-// keepGroups makes the topics of the groups anew, if the deletion of a topic with groups has removed some of them and goes no further.
+// keepGroups makes the topics of the groups anew, if the deletion of a topic with groups has
+// removed some of them and goes no further.
 func (d *deletion) keepGroups(ctx context.Context, l *topics.Layout) error {
 	if l == nil || !l.Exists() {
 		return nil
@@ -169,8 +174,9 @@ func (d *deletion) keepGroups(ctx context.Context, l *topics.Layout) error {
 	return nil
 }
 
-// companions deletes the companions of the topic, the one with follow-ups first, because that may be refused. If another one comes into
-// being before the topic is gone, partition 0 refuses to be emptied, and the deletion begins anew.
+// companions deletes the companions of the topic, the one with follow-ups first, because that may
+// be refused. If another one comes into being before the topic is gone, partition 0 refuses to be
+// emptied, and the deletion begins anew.
 func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
 	names := l.Companions(d.topic)
 	slices.SortFunc(names, func(a, b string) int {
@@ -189,9 +195,10 @@ func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
 	return nil
 }
 
-// empty empties all partitions, partition 0 last, and reports whether it could. It could not if the settings have changed
-// meanwhile, or those of the topic that it belongs to, unless that has version as or as is 0; or if the topic has a companion, or follow-ups
-// that nobody has forwarded. In partition 0 stays a token that is not below any that was given.
+// empty empties all partitions, partition 0 last, and reports whether it could. It could not if the
+// settings have changed meanwhile, or those of the topic that it belongs to, unless that has
+// version as or as is 0; or if the topic has a companion, or follow-ups that nobody has forwarded.
+// In partition 0 stays a token that is not below any that was given.
 func (d *deletion) empty(ctx context.Context, l *topics.Layout, as int64) (bool, error) {
 	above := l.Token
 	of, _ := storekit.Companion(d.topic)

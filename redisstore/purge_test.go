@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// A purge of all live messages removes a message that is leased when the purge begins, though its holder gives it back meanwhile.
+// A purge of all live messages removes a message that is leased when the purge begins, though its
+// holder gives it back meanwhile.
 func TestPurgeTakesWhatMoves(t *testing.T) {
 	for _, others := range []int{0, 2 * script.Items} { // in one script, and in several
 		p := openProcess(t, fresh())

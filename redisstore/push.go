@@ -37,8 +37,8 @@ const (
 	pushChanged   = 9
 )
 
-// Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, as long as their bodies have
-// 512 KiB in all, or one message of any length.
+// Push stores messages; see punctual.Store. A script takes up to 200 messages of one partition, as
+// long as their bodies have 512 KiB in all, or one message of any length.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return call(ctx, s, "push", "", storekit.Plain(storekit.CheckBatch(len(ms))), func() ([]punctual.PushResult, error) { return s.push(ctx, ms) })
 }
@@ -83,8 +83,8 @@ type pushing struct {
 	items   []item
 }
 
-// check refuses a message that is not acceptable whatever the store's clock says. The script checks delays, which count from that
-// clock.
+// check refuses a message that is not acceptable whatever the store's clock says. The script checks
+// delays, which count from that clock.
 func (s *Store) check(m *punctual.NewMessage) error {
 	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
 		return err
@@ -120,7 +120,8 @@ func (p *pushing) ask(ctx context.Context, c *chunk, args []any) (int64, func() 
 	}, nil
 }
 
-// pack builds the arguments of push.lua. The bytes of the records that follow each due time share one allocation.
+// pack builds the arguments of push.lua. The bytes of the records that follow each due time share
+// one allocation.
 func (p *pushing) pack(c *chunk) []any {
 	size, all := record.PackedBytes, 0
 	for _, i := range c.Items {
@@ -140,9 +141,9 @@ func (p *pushing) pack(c *chunk) []any {
 	return args
 }
 
-// packMessage packs three values of a new message for a script: its ID, when it is due, and what to do when the ID is in
-// use. made says that the ID was just made up. The part of the record that follows the due time is an argument of its own,
-// see appendRest.
+// packMessage packs three values of a new message for a script: its ID, when it is due, and what to
+// do when the ID is in use. made says that the ID was just made up. The part of the record that
+// follows the due time is an argument of its own, see appendRest.
 func packMessage(b []byte, m *punctual.NewMessage, id string, made bool) []byte {
 	b = packDue(record.PackString(b, id), m.Due, m.Delay)
 	how := whenInUse(m, made) + flagFactor*int(record.Flags(m))
@@ -162,9 +163,9 @@ func packDue(b []byte, due time.Time, delay time.Duration) []byte {
 	return append(record.PackStringHead(b, len(text)), text...)
 }
 
-// appendRest appends what a script is given of a new message beside packMessage: the time at which the message to be
-// replaced must be due, if there is such a condition, and the part of the record that follows the due time. restBytes returns
-// how many bytes that is.
+// appendRest appends what a script is given of a new message beside packMessage: the time at which
+// the message to be replaced must be due, if there is such a condition, and the part of the record
+// that follows the due time. restBytes returns how many bytes that is.
 func appendRest(b []byte, m *punctual.NewMessage) []byte {
 	if !m.IfDue.IsZero() {
 		b = record.AppendDouble(b, float64(storekit.CeilMillis(m.IfDue)))

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/health"
 )
 
-// refusals has, by the error of Redis, how a real server is brought to refuse changes, and how that is ended.
+// refusals has, by the error of Redis, how a real server is brought to refuse changes, and how that
+// is ended.
 var refusals = map[string]struct {
 	args       []string
 	begin, end func(t *testing.T, s *redisrig.Server)
@@ -74,8 +75,8 @@ func snapshot(t *testing.T, s *redisrig.Server, status string) {
 	}
 }
 
-// P13: a call that a server refuses has changed nothing, and its error says so. When the refusals end, a
-// consumer that has claimed again and again meanwhile gets its message without a new push.
+// P13: a call that a server refuses has changed nothing, and its error says so. When the refusals
+// end, a consumer that has claimed again and again meanwhile gets its message without a new push.
 func TestRefusals(t *testing.T) {
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -102,8 +103,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// persist claims until it has a message, also behind errors that are definite or ErrIndeterminate. Any other error, and that of a
-// closed store, fails the test.
+// persist claims until it has a message, also behind errors that are definite or ErrIndeterminate.
+// Any other error, and that of a closed store, fails the test.
 func persist(t *testing.T, s *Store) <-chan punctual.Delivery {
 	got := make(chan punctual.Delivery, 1)
 	go func() {

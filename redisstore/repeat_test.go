@@ -26,8 +26,8 @@ func keyedBy(ctx context.Context, key string) context.Context {
 	return storekit.WithRequest(ctx, storekit.Request{Key: key})
 }
 
-// P3, P13: a copy of a call that another process makes has the answer of the first one and changes nothing. So has a further copy that
-// the first process makes.
+// P3, P13: a copy of a call that another process makes has the answer of the first one and changes
+// nothing. So has a further copy that the first process makes.
 func TestCopyElsewhere(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	for _, partitions := range []int{1, 4} {
@@ -58,7 +58,8 @@ func TestCopyElsewhere(t *testing.T) {
 	}
 }
 
-// P13: a call with a key has its answer, and is carried out once, when answers between the store and its server are lost.
+// P13: a call with a key has its answer, and is carried out once, when answers between the store
+// and its server are lost.
 func TestLostAnswerOfAKey(t *testing.T) {
 	server := redisrig.Start(t)
 	start := time.Unix(1_800_000_000, 0)
@@ -84,8 +85,8 @@ func TestLostAnswerOfAKey(t *testing.T) {
 	}
 }
 
-// P7, P13: of a push of several scripts in several partitions some are refused. A copy of the call does what is still to be done, and
-// only that.
+// P7, P13: of a push of several scripts in several partitions some are refused. A copy of the call
+// does what is still to be done, and only that.
 func TestPartOfAPushIsDone(t *testing.T) {
 	server := redisrig.Start(t)
 	loadScripts(t, server)
@@ -125,7 +126,8 @@ func TestPartOfAPushIsDone(t *testing.T) {
 	}
 }
 
-// P3: a lease that did not reach its caller is given back, but not while a copy of the claim has it, too.
+// P3: a lease that did not reach its caller is given back, but not while a copy of the claim has
+// it, too.
 func TestUndelivered(t *testing.T) {
 	one, other := twoStores(t, Options{})
 	push(t, one, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
@@ -156,7 +158,8 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// P3: a lease that its holder has extended is not ended by a copy of the claim that comes after the first end of the lease.
+// P3: a lease that its holder has extended is not ended by a copy of the claim that comes after the
+// first end of the lease.
 func TestCopyBehindTheLease(t *testing.T) {
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))
 	one, other := twoStores(t, Options{clock: clock})
@@ -179,7 +182,8 @@ func TestCopyBehindTheLease(t *testing.T) {
 	}
 }
 
-// P3: of two copies of a claim that wait, one is given what the other one leases meanwhile, in whatever partition.
+// P3: of two copies of a claim that wait, one is given what the other one leases meanwhile, in
+// whatever partition.
 func TestCopiesThatWait(t *testing.T) {
 	one, other := twoStores(t, Options{Partitions: 4})
 	push(t, one, punctual.NewMessage{ID: "later", Delay: time.Hour})

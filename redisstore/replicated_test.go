@@ -19,8 +19,8 @@ import (
 
 var replicated = Options{Durability: punctual.Replicated}
 
-// needWaitAOF returns where the servers are new enough for class replicated. On older ones it checks
-// that a store refuses them, and skips the test.
+// needWaitAOF returns where the servers are new enough for class replicated. On older ones it
+// checks that a store refuses them, and skips the test.
 func needWaitAOF(t *testing.T, s *redisrig.Server, c redis.UniversalClient) {
 	t.Helper()
 	if hasWaitAOF(t, s) {
@@ -43,9 +43,9 @@ func pair(t *testing.T) (primary, replica *redisrig.Server) {
 	return primary, replica
 }
 
-// P1, P13: what class replicated does when no replica can be waited for, on servers of any version. A change that promises
-// something is made and says that it may be lost, also when it is repeated. Claims and settlements do not wait. (Open would
-// refuse such a server.)
+// P1, P13: what class replicated does when no replica can be waited for, on servers of any version.
+// A change that promises something is made and says that it may be lost, also when it is repeated.
+// Claims and settlements do not wait. (Open would refuse such a server.)
 func TestReplicasCannotBeWaitedFor(t *testing.T) {
 	server := redisrig.Start(t)
 	plain := openStore(t, connect(t, server), nil)
@@ -108,8 +108,8 @@ func goOn(t *testing.T, s *redisrig.Server) {
 	}
 }
 
-// Calls of each kind work with class replicated. The suite is not run with it, because the scripts do the same
-// as without, and it would only wait for disks.
+// Calls of each kind work with class replicated. The suite is not run with it, because the scripts
+// do the same as without, and it would only wait for disks.
 func TestReplicated(t *testing.T) {
 	primary, _ := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -164,8 +164,8 @@ func TestClassic_L11_Unconfirmed(t *testing.T) {
 	awaitPushes(t, s)
 }
 
-// Claims and acks do not wait for replicas, because a failover that loses one only has the message delivered
-// once more. Pushes wait.
+// Claims and acks do not wait for replicas, because a failover that loses one only has the message
+// delivered once more. Pushes wait.
 func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	primary, replica := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -181,7 +181,8 @@ func TestReplicatedClaimsDoNotWait(t *testing.T) {
 	goOn(t, replica)
 }
 
-// A server out of memory refuses pushes, and lets calls pass that free memory: a cancel, which is confirmed, and an ack.
+// A server out of memory refuses pushes, and lets calls pass that free memory: a cancel, which is
+// confirmed, and an ack.
 func TestReplicatedOutOfMemory(t *testing.T) {
 	primary, _ := pair(t)
 	s := openReplicated(t, connect(t, primary), &replicated)
@@ -244,7 +245,8 @@ func awaitPushes(t *testing.T, s *Store) {
 	}
 }
 
-// A replica without an append-only file is not enough for class replicated, and neither are fewer replicas than were asked for.
+// A replica without an append-only file is not enough for class replicated, and neither are fewer
+// replicas than were asked for.
 func TestReplicaWithoutFile(t *testing.T) {
 	primary := redisrig.Start(t, "--appendfsync", "always")
 	redisrig.StartReplica(t, primary, "--appendonly", "no")

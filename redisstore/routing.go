@@ -11,26 +11,28 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// A routing sends the items of a call to the partitions of their messages. It does so in rounds, because a partition may answer
-// that its settings have another version than was known. The messages of one partition keep their order.
+// A routing sends the items of a call to the partitions of their messages. It does so in rounds,
+// because a partition may answer that its settings have another version than was known. The
+// messages of one partition keep their order.
 type routing struct {
 	s     *Store
 	items []item
-	// create makes topics that do not exist. The script of such a call does nothing in a partition whose settings have another
-	// version, and the messages go into the next round. Without create, messages that are not done go into the next round only when
-	// the topic has a new version.
+	// create makes topics that do not exist. The script of such a call does nothing in a partition
+	// whose settings have another version, and the messages go into the next round. Without create,
+	// messages that are not done go into the next round only when the topic has a new version.
 	create bool
 	// id returns the ID of the message of an item.
 	id func(i int) string
 	// pack makes the arguments of the script for some messages.
 	pack func(c *chunk) []any
-	// ask runs a script for some messages in a partition, and returns the version found there. take takes in
-	// the answer, and marks the messages as done that need no other round whatever that version is.
+	// ask runs a script for some messages in a partition, and returns the version found there. take
+	// takes in the answer, and marks the messages as done that need no other round whatever that
+	// version is.
 	ask func(ctx context.Context, c *chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
-	// conditional, with create, reports whether an item asks for a message that is there already, so that it makes no topic. absent
-	// answers such items where there is no topic.
+	// conditional, with create, reports whether an item asks for a message that is there already,
+	// so that it makes no topic. absent answers such items where there is no topic.
 	conditional func(i int) bool
 	absent      func(i int)
 
@@ -38,7 +40,8 @@ type routing struct {
 	refusals map[string]int            // by topic: in how many rounds a partition had another version, since the topic was last superseded
 }
 
-// chunk is some messages of a partition. Its note is what was known of the topic when they were sent there.
+// chunk is some messages of a partition. Its note is what was known of the topic when they were
+// sent there.
 type chunk = route.Chunk[*topics.Layout]
 
 // item is where one message of the call stands.
@@ -56,8 +59,8 @@ type mismatch struct {
 	seen int64
 }
 
-// run makes rounds until every message is done. It returns the error of the whole call if messages were to be asked for and none
-// was answered.
+// run makes rounds until every message is done. It returns the error of the whole call if messages
+// were to be asked for and none was answered.
 func (j *routing) run(ctx context.Context) error {
 	j.layouts = make(map[string]*topics.Layout)
 	for {
@@ -70,8 +73,8 @@ func (j *routing) run(ctx context.Context) error {
 	}
 }
 
-// resolve looks up the layouts of the topics whose messages are not done. With create it makes the topics that do not exist, unless
-// all their messages are conditional.
+// resolve looks up the layouts of the topics whose messages are not done. With create it makes the
+// topics that do not exist, unless all their messages are conditional.
 func (j *routing) resolve(ctx context.Context) {
 	var unknown map[string]bool // by topic: whether it is to be made if it does not exist
 	known := ""                 // the topic of the item before
@@ -111,7 +114,8 @@ func (j *routing) resolve(ctx context.Context) {
 	}
 }
 
-// makes reports whether one of a topic's items that are not done makes the topic if it does not exist.
+// makes reports whether one of a topic's items that are not done makes the topic if it does not
+// exist.
 func (j *routing) makes(topic string) bool {
 	for i := range j.items {
 		if st := &j.items[i]; st.topic == topic && !st.done && !j.conditional(i) {
@@ -141,8 +145,8 @@ func (j *routing) fail(topics map[string]error) {
 	}
 }
 
-// outcome returns the error of the whole call if no message was answered, or nil if none was to be asked for. Otherwise each message
-// without an answer is refused with an error of its own.
+// outcome returns the error of the whole call if no message was answered, or nil if none was to be
+// asked for. Otherwise each message without an answer is refused with an error of its own.
 func (j *routing) outcome() error {
 	var all error
 	done := false
@@ -177,8 +181,8 @@ func (j *routing) plan() *route.Chunks[*topics.Layout] {
 	return g
 }
 
-// round sends the messages to their partitions, and returns for each topic one partition whose settings have another version,
-// if there is one.
+// round sends the messages to their partitions, and returns for each topic one partition whose
+// settings have another version, if there is one.
 func (j *routing) round(ctx context.Context, g *route.Chunks[*topics.Layout]) map[string]mismatch {
 	var mismatches map[string]mismatch
 	g.Pack = j.pack
@@ -250,9 +254,10 @@ type renewal struct {
 	superseded bool // that layout was made for them, because a partition did not take the one before
 }
 
-// renew finds out what another version means. When the topic as a whole has no new version, somebody may be deleting it: the
-// messages of a call that makes topics wait a little for the deletion to end. After route.Tries rounds the process that deleted
-// the topic counts as gone, and the topic is used again. create says that the call makes topics, and refusals how many rounds
+// renew finds out what another version means. When the topic as a whole has no new version,
+// somebody may be deleting it: the messages of a call that makes topics wait a little for the
+// deletion to end. After route.Tries rounds the process that deleted the topic counts as gone, and
+// the topic is used again. create says that the call makes topics, and refusals how many rounds
 // there were.
 func (s *Store) renew(ctx context.Context, x mismatch, old *topics.Layout, create bool, refusals int) (renewal, error) {
 	l, err := s.topics.Renew(ctx, x.p, x.seen, old)

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// scanner makes claims that do not wait: they ask the partitions of their topics one after the other.
+// scanner makes claims that do not wait: they ask the partitions of their topics one after the
+// other.
 type scanner struct {
 	*leases
 	topics  *topics.Registry
@@ -23,15 +24,16 @@ type scanner struct {
 	begun   atomic.Uint64 // how many claims have begun, so that each begins with another partition of a topic
 }
 
-// target is a partition to ask. known is what was known of its topic when the partition was chosen; nil when the topic need not
-// be looked up again.
+// target is a partition to ask. known is what was known of its topic when the partition was chosen;
+// nil when the topic need not be looked up again.
 type target struct {
 	keys.Partition
 	known *topics.Layout
 }
 
-// claim leases what is due now in all partitions of its topics, also in those that it learns of while it asks, up to the number of
-// messages that is claimed. The error, which may stand beside messages, says why a partition could not be asked.
+// claim leases what is due now in all partitions of its topics, also in those that it learns of
+// while it asks, up to the number of messages that is claimed. The error, which may stand beside
+// messages, says why a partition could not be asked.
 func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Delivery, error) {
 	targets, failed := s.withSomethingDue(ctx, s.targetsOf(c.Topics))
 	l := scan{s: s, c: c, cursor: cursor{targets: targets}}
@@ -47,8 +49,8 @@ func (s *scanner) claim(ctx context.Context, c *punctual.Claim) ([]punctual.Deli
 	return s.unexpired(ctx, l.ds, failed)
 }
 
-// targetsOf returns all partitions of some topics. Those of a topic are rotated with each call, so that no partition is always
-// asked last.
+// targetsOf returns all partitions of some topics. Those of a topic are rotated with each call, so
+// that no partition is always asked last.
 func (s *scanner) targetsOf(topics []string) []target {
 	var targets []target
 	first := int(s.begun.Add(1))
@@ -61,11 +63,13 @@ func (s *scanner) targetsOf(topics []string) []target {
 	return targets
 }
 
-// fewTargets is how many partitions a claim asks, at most, without having read their next due times.
+// fewTargets is how many partitions a claim asks, at most, without having read their next due
+// times.
 const fewTargets = 16
 
-// withSomethingDue returns the targets that are to be asked: all of them when they are few, and of many those in which
-// something is due or whose topic is not known. The error is why one could not be read, if that happened.
+// withSomethingDue returns the targets that are to be asked: all of them when they are few, and of
+// many those in which something is due or whose topic is not known. The error is why one could not
+// be read, if that happened.
 func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]target, error) {
 	if len(targets) <= fewTargets {
 		return targets, nil
@@ -87,8 +91,9 @@ func (s *scanner) withSomethingDue(ctx context.Context, targets []target) ([]tar
 	return some, failed
 }
 
-// nextDues reads the next due time of each target, on all nodes side by side and in one request for each wait.PartsAtOnce targets of
-// a node. It is nil for the targets of a node that has not answered in time.
+// nextDues reads the next due time of each target, on all nodes side by side and in one request for
+// each wait.PartsAtOnce targets of a node. It is nil for the targets of a node that has not
+// answered in time.
 func (s *scanner) nextDues(ctx context.Context, targets []target) []*wait.NextDue {
 	var mu sync.Mutex
 	due := make([]*wait.NextDue, len(targets)) // guarded by mu until nextDues returns
@@ -170,8 +175,8 @@ type found struct {
 	cursor
 }
 
-// step asks the next partition. If the answer of the one before has shown that its topic has changed, step looks the topic up
-// instead.
+// step asks the next partition. If the answer of the one before has shown that its topic has
+// changed, step looks the topic up instead.
 func (l scan) step(ctx context.Context) found {
 	f := found{cursor: l.cursor}
 	if l.stale {
@@ -206,9 +211,9 @@ func (l scan) room(topic string) int {
 	return min(n, left)
 }
 
-// further makes a step, and leaves the partition out when its node does not answer. A claim that has found messages waits for
-// the step at most furtherTime, because their leases run. Messages that a step leases when nobody waits for it any more are given
-// back.
+// further makes a step, and leaves the partition out when its node does not answer. A claim that
+// has found messages waits for the step at most furtherTime, because their leases run. Messages
+// that a step leases when nobody waits for it any more are given back.
 func (l scan) further(ctx context.Context) found {
 	at := l.at
 	if l.stale {
@@ -220,7 +225,8 @@ func (l scan) further(ctx context.Context) found {
 		return l.step(ctx)
 	}
 	skip := found{skipped: wait.NotAnswering(node), cursor: cursor{targets: l.targets, at: at + 1}}
-	// A claim that has found nothing, and has no other partition left, waits for a node even if it is late.
+	// A claim that has found nothing, and has no other partition left, waits for a node even if it
+	// is late.
 	last := len(l.ds) == 0 && at == len(l.targets)-1
 	if l.s.route.Nodes.Failing(node) && !(last && l.s.route.Nodes.Await(ctx, node, func() {})) {
 		return skip
@@ -263,9 +269,9 @@ func (l scan) further(ctx context.Context) found {
 	return found{slow: true}
 }
 
-// addPartitions looks up the topic of target i, whose settings have another version than was known, and inserts the
-// partitions that it has besides those known after target i. All targets of the topic are marked, by known, so that a claim looks
-// a topic up once.
+// addPartitions looks up the topic of target i, whose settings have another version than was known,
+// and inserts the partitions that it has besides those known after target i. All targets of the
+// topic are marked, by known, so that a claim looks a topic up once.
 func (s *scanner) addPartitions(ctx context.Context, targets []target, i int, seen int64) ([]target, error) {
 	old := targets[i]
 	l, err := s.topics.Renew(ctx, old.Partition, seen, old.known)

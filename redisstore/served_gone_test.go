@@ -11,8 +11,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A client of a server hangs up when its claim has leased a message, at the time until which the claim may be carried
-// out. The client gets nothing, the message is ready again, and the attempt is not counted.
+// A client of a server hangs up when its claim has leased a message, at the time until which the
+// claim may be carried out. The client gets nothing, the message is ready again, and the attempt is
+// not counted.
 func TestServedClientGone(t *testing.T) {
 	t.Parallel()
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

@@ -20,8 +20,8 @@ import (
 // first matches the groups of the suite that make test runs over a server.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
 
-// TestSlowServed runs the suite with a client of a server, which is started anew where the suite opens a store again. make torture
-// runs all groups.
+// TestSlowServed runs the suite with a client of a server, which is started anew where the suite
+// opens a store again. make torture runs all groups.
 func TestSlowServed(t *testing.T) {
 	t.Parallel()
 	var sv serving

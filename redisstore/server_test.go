@@ -94,8 +94,8 @@ func TestClassic_L12_Eviction(t *testing.T) {
 	}
 }
 
-// L12: a change of the server while the store is open is noticed by the next check: another class of durability, eviction, and a
-// data set that was wiped.
+// L12: a change of the server while the store is open is noticed by the next check: another class
+// of durability, eviction, and a data set that was wiped.
 func TestSettingsOfServerChange(t *testing.T) {
 	server := redisrig.Start(t, "--appendfsync", "always")
 	var log bytes.Buffer
@@ -121,8 +121,8 @@ func TestSettingsOfServerChange(t *testing.T) {
 	}
 }
 
-// A store in a format that the program does not know is refused and left as it is. Open and an examination say
-// what to do.
+// A store in a format that the program does not know is refused and left as it is. Open and an
+// examination say what to do.
 func TestOtherFormats(t *testing.T) {
 	server := redisrig.Start(t, "--enable-debug-command", "yes")
 	for format, remedy := range map[string]string{"1": "another prefix", "3": "the version of Punctual that wrote it"} {
@@ -208,7 +208,8 @@ func TestRightsInDocuments(t *testing.T) {
 	}
 }
 
-// Every command that scripts call is one that lua/rights.lua tries, which runs when a store is opened.
+// Every command that scripts call is one that lua/rights.lua tries, which runs when a store is
+// opened.
 func TestRightsAreTried(t *testing.T) {
 	files, err := filepath.Glob("internal/script/lua/*.lua")
 	if err != nil || len(files) == 0 {
@@ -228,8 +229,8 @@ func TestRightsAreTried(t *testing.T) {
 	}
 }
 
-// A user who lacks a right that the calls need is refused when the store is opened, with the name of the right.
-// A user who only lacks a right to notifications, or to CONFIG GET, is not refused.
+// A user who lacks a right that the calls need is refused when the store is opened, with the name
+// of the right. A user who only lacks a right to notifications, or to CONFIG GET, is not refused.
 func TestLackingRights(t *testing.T) {
 	server := redisrig.Start(t)
 	commands := map[string]bool{"ping": true, "info": true, "time": true, "evalsha": true, "eval": true}
@@ -274,8 +275,8 @@ func TestLackingRights(t *testing.T) {
 	}
 }
 
-// A client of another database selects that database before its first command. If the user may not do that,
-// the error names the right to select, and no right that the user has.
+// A client of another database selects that database before its first command. If the user may not
+// do that, the error names the right to select, and no right that the user has.
 func TestLackingRightToSelect(t *testing.T) {
 	server := redisrig.Start(t)
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)
@@ -293,8 +294,8 @@ func TestLackingRightToSelect(t *testing.T) {
 	ack(t, s, claimOne(t, s, 0))
 }
 
-// P10: a client that waits for an answer, or to send, without end or for more than 10 s is refused, because
-// a server that hangs would hold up every call.
+// P10: a client that waits for an answer, or to send, without end or for more than 10 s is refused,
+// because a server that hangs would hold up every call.
 func TestClientsWithoutTimeouts(t *testing.T) {
 	server := redisrig.Start(t)
 	for name, o := range map[string]redis.Options{

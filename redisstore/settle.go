@@ -36,9 +36,9 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	})
 }
 
-// settle is Settle within a call that is under way. It sends the settlements in waves, see following.wave, one after the other. No
-// further wave is sent after one that has failed, or of which a settlement may yet take effect, so that nothing of a later wave can
-// overtake it.
+// settle is Settle within a call that is under way. It sends the settlements in waves, see
+// following.wave, one after the other. No further wave is sent after one that has failed, or of
+// which a settlement may yet take effect, so that nothing of a later wave can overtake it.
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
@@ -72,7 +72,8 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed
 	return results, nil
 }
 
-// unknown returns the error of an item that may have taken effect, or may yet, or nil if there is none.
+// unknown returns the error of an item that may have taken effect, or may yet, or nil if there is
+// none.
 func unknown(results []error, items []int) error {
 	for _, i := range items {
 		if results[i] != nil && !punctual.Definite(results[i]) {
@@ -82,9 +83,10 @@ func unknown(results []error, items []int) error {
 	return nil
 }
 
-// settleWave sends settlements that may be sent side by side. Those that their script has left are sent again. The loop
-// ends, because a script decides at least its first settlement, unless a topic has to be looked up; the method again does that before
-// the next round. After an error the items without an answer have it in results; answered reports whether others have one.
+// settleWave sends settlements that may be sent side by side. Those that their script has left are
+// sent again. The loop ends, because a script decides at least its first settlement, unless a topic
+// has to be looked up; the method again does that before the next round. After an error the items
+// without an answer have it in results; answered reports whether others have one.
 func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (answered bool, err error) {
 	for len(items) > 0 {
 		left, seen, err := s.settleItems(ctx, ss, items, results, key, f)
@@ -99,8 +101,8 @@ func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items 
 	return answered, nil
 }
 
-// checkSettlement refuses a settlement that is not acceptable whatever the store's clock says. settle.lua checks delays, which
-// count from that clock.
+// checkSettlement refuses a settlement that is not acceptable whatever the store's clock says.
+// settle.lua checks delays, which count from that clock.
 func (s *Store) checkSettlement(x *punctual.Settlement) error {
 	if err := storekit.CheckSettlement(x, s.opt.MaxBody); err != nil {
 		return err
@@ -116,8 +118,8 @@ func (s *Store) checkSettlement(x *punctual.Settlement) error {
 	return nil
 }
 
-// settleItems sends some of the settlements, and returns those that are to be sent again, and the topics that
-// must be looked up before that. f is nil if there are no follow-ups.
+// settleItems sends some of the settlements, and returns those that are to be sent again, and the
+// topics that must be looked up before that. f is nil if there are no follow-ups.
 func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items []int, results []error, key *keyed, f *following) (left []int, seen map[string]mismatch, err error) {
 	g := route.NewChunks[*followed](s.route)
 	if f != nil {
@@ -182,8 +184,9 @@ func keysOf(ps []keys.Partition) (all []any) {
 	return all
 }
 
-// settleBytes returns what a settlement counts against the limit of a script. An ack counts no state, because it writes none. Where an
-// ack needs the state, settle.lua itself bounds how many bytes of states it reads.
+// settleBytes returns what a settlement counts against the limit of a script. An ack counts no
+// state, because it writes none. Where an ack needs the state, settle.lua itself bounds how many
+// bytes of states it reads.
 func settleBytes(x *punctual.Settlement) int {
 	n := thenBytes(x)
 	if x.Verb != punctual.SettleAck {
@@ -192,7 +195,8 @@ func settleBytes(x *punctual.Settlement) int {
 	return n
 }
 
-// fillSettled reads the answer of settle.lua. left are the items that it has left for another script.
+// fillSettled reads the answer of settle.lua. left are the items that it has left for another
+// script.
 func fillSettled(a *script.Answer, ss []punctual.Settlement, results []error, items []int, f *following) (left []int, err error) {
 	for !a.Bad && len(a.Items) > 0 {
 		n, status := a.Int(), a.Int()
@@ -232,7 +236,8 @@ func onlyAcks(ss []punctual.Settlement, items []int) bool {
 	return true
 }
 
-// packAcks packs acks for settle.lua: for each run of acks with the same token that token, and the number and the IDs of these acks.
+// packAcks packs acks for settle.lua: for each run of acks with the same token that token, and the
+// number and the IDs of these acks.
 func packAcks(ss []punctual.Settlement, items []int) []byte {
 	size, runs := record.PackedBytes, 0
 	for n, i := range items {

@@ -27,21 +27,24 @@ type Options struct {
 	// different prefixes know nothing of each other. A prefix has at most 128 bytes, and
 	// neither { nor }.
 	Prefix string
-	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less means limits.DefaultMaxBody, 1 MiB.
+	// MaxBody is the largest body accepted, in bytes; a push of more is ErrTooLarge. 0 or less
+	// means limits.DefaultMaxBody, 1 MiB.
 	MaxBody int
 	// Durability, if not empty, is the class that the server must give: Open returns
 	// ErrDurability, naming the setting, when it cannot. Empty takes the server as it is.
 	//
-	// The server is checked every 30 s while the store is open. While it does not give the class, pushes are refused with
-	// ErrDurability; all else goes on.
+	// The server is checked every 30 s while the store is open. While it does not give the class,
+	// pushes are refused with ErrDurability; all else goes on.
 	Durability punctual.Durability
-	// Replicas is how many replicas have to have synced a change, other than a claim or a settlement,
-	// to their disks before the call returns, with Durability punctual.Replicated. Default 1. A failover
-	// surely loses no such change only if Replicas is the number of all replicas that may become the primary.
+	// Replicas is how many replicas have to have synced a change, other than a claim or a
+	// settlement, to their disks before the call returns, with Durability punctual.Replicated.
+	// Default 1. A failover surely loses no such change only if Replicas is the number of all
+	// replicas that may become the primary.
 	Replicas int
 	// ReplicaTimeout is how long such a change waits for the replicas. After that the call returns
-	// ErrIndeterminate: the change is stored, but less durably than was asked for. Default 2 s; never more than
-	// three quarters of the client's ReadTimeout, which would end the waiting otherwise.
+	// ErrIndeterminate: the change is stored, but less durably than was asked for. Default 2 s;
+	// never more than three quarters of the client's ReadTimeout, which would end the waiting
+	// otherwise.
 	ReplicaTimeout time.Duration
 	// Logger gets what the store notices by itself, such as a server whose settings have
 	// become dangerous. Default slog.Default().
@@ -58,18 +61,22 @@ type Options struct {
 
 	// clock, for tests, takes the place of the server's.
 	clock storekit.Clock
-	// checkEvery, for tests, takes the place of the 30 s between two checks of the server, and of the time between two sweeps of
-	// events.
+	// checkEvery, for tests, takes the place of the 30 s between two checks of the server, and of
+	// the time between two sweeps of events.
 	checkEvery time.Duration
-	// general, for tests, reports for each call whether its script must not take its fast path. Nil lets all scripts take theirs.
+	// general, for tests, reports for each call whether its script must not take its fast path. Nil
+	// lets all scripts take theirs.
 	general func() bool
-	// slack, for tests of many servers on one machine, is how long a node may take beyond wait.LateAfter.
+	// slack, for tests of many servers on one machine, is how long a node may take beyond
+	// wait.LateAfter.
 	slack time.Duration
 }
 
-// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector, storekit.Checker, storekit.Examiner,
-// punctual.FinishedKeeper, storekit.AbilityReporter, storekit.TopicNamer, storekit.Repeater, storekit.Reacher and
-// storekit.DurabilityReporter and storekit.ClockKeeper, and is safe for concurrent use. Make one with Open, and close it with Close.
+// Store keeps messages in Redis. It implements punctual.Store, punctual.Inspector,
+// storekit.Checker, storekit.Examiner, punctual.FinishedKeeper, storekit.AbilityReporter,
+// storekit.TopicNamer, storekit.Repeater, storekit.Reacher and storekit.DurabilityReporter and
+// storekit.ClockKeeper, and is safe for concurrent use. Make one with Open, and close it with
+// Close.
 type Store struct {
 	client  redis.UniversalClient
 	names   keys.Names
@@ -103,12 +110,13 @@ var (
 	_ storekit.Reacher            = (*Store)(nil)
 )
 
-// Open connects a store to a server. First it checks that the server can keep what it is given (Redis 6.2 or newer, no
-// eviction; see Options.Durability). The client stays the caller's. A client for Redis Cluster, for Sentinel or for a single
-// server will do. A redis.Ring will not, because it loses keys when its members change. Nor will a client of another kind
-// than its server, such as one for a single server at a node of a cluster. Nor will a client that waits for an answer, or to
-// send, for more than 10 s or without end (ReadTimeout, WriteTimeout), because a server that hangs would hold up every call
-// for as long.
+// Open connects a store to a server. First it checks that the server can keep what it is given
+// (Redis 6.2 or newer, no eviction; see Options.Durability). The client stays the caller's. A
+// client for Redis Cluster, for Sentinel or for a single server will do. A redis.Ring will not,
+// because it loses keys when its members change. Nor will a client of another kind than its server,
+// such as one for a single server at a node of a cluster. Nor will a client that waits for an
+// answer, or to send, for more than 10 s or without end (ReadTimeout, WriteTimeout), because a
+// server that hangs would hold up every call for as long.
 func Open(ctx context.Context, client redis.UniversalClient, o *Options) (*Store, error) {
 	s, err := newStore(client, o)
 	if err != nil {
@@ -173,7 +181,8 @@ func newStore(client redis.UniversalClient, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// replicasToAwait returns how many replicas have to have a change before a call returns: none without class replicated.
+// replicasToAwait returns how many replicas have to have a change before a call returns: none
+// without class replicated.
 func (s *Store) replicasToAwait() int {
 	if s.opt.Durability != punctual.Replicated {
 		return 0
@@ -184,7 +193,8 @@ func (s *Store) replicasToAwait() int {
 // longestTimeout is how long a client may wait for an answer, or to send, at most.
 const longestTimeout = 10 * time.Second
 
-// checkTimeouts refuses a client that would wait for a server that hangs for longer than longestTimeout.
+// checkTimeouts refuses a client that would wait for a server that hangs for longer than
+// longestTimeout.
 func checkTimeouts(client redis.UniversalClient) error {
 	var read, write time.Duration
 	switch c := client.(type) {
@@ -208,7 +218,8 @@ func fitTimeout(name string, d time.Duration) error {
 	return nil
 }
 
-// Now returns the time by the store's clock (P8): that of the server, made not to run backwards but for a step (storekit.ClockKeeper).
+// Now returns the time by the store's clock (P8): that of the server, made not to run backwards but
+// for a step (storekit.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		err := s.health.CheckData(ctx, false)
@@ -229,8 +240,8 @@ func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 // Durability returns the class that the server gave at the last check that could tell.
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
-// Abilities returns what the store can do: the follow-ups of a settlement reach its topic and the other topics of that family, in
-// the partition of its message, and topics tell of their events.
+// Abilities returns what the store can do: the follow-ups of a settlement reach its topic and the
+// other topics of that family, in the partition of its message, and topics tell of their events.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
 		return storekit.Abilities{Follow: storekit.ReachFamily, Emit: true}, nil
@@ -238,7 +249,8 @@ func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 }
 
 // Close ends waiting claims, waits for calls under way, stops the store's goroutines and writes the
-// clock down. The client is left open unless Options.OwnClient is set. A second Close returns ErrClosed.
+// clock down. The client is left open unless Options.OwnClient is set. A second Close returns
+// ErrClosed.
 func (s *Store) Close() error {
 	if err := s.calls.Close(); err != nil {
 		return err
@@ -258,13 +270,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// writeClockTimeout bounds how long Close tries to write the clock. A try that is under way by then ends with the client's own
-// timeouts.
+// writeClockTimeout bounds how long Close tries to write the clock. A try that is under way by then
+// ends with the client's own timeouts.
 const writeClockTimeout = 2 * time.Second
 
 // writeClock keeps the clock for the next process. When that fails, the next one begins with the
-// time of the last regular check, or with the server's own time if that is later; the partitions keep
-// clocks of their own.
+// time of the last regular check, or with the server's own time if that is later; the partitions
+// keep clocks of their own.
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()
@@ -284,10 +296,10 @@ func call[T any](ctx context.Context, s *Store, method, subject string, check er
 	})
 }
 
-// sawVersion is told the version of the settings that a script has found. Version 0, of a topic that
-// is not there, may mean that the whole data set is gone, so sawVersion checks that; if it is gone the
-// store stops. A claim from a topic of which this process knows nothing is no reason to check, because
-// such claims may wait for long.
+// sawVersion is told the version of the settings that a script has found. Version 0, of a topic
+// that is not there, may mean that the whole data set is gone, so sawVersion checks that; if it is
+// gone the store stops. A claim from a topic of which this process knows nothing is no reason to
+// check, because such claims may wait for long.
 func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string, version int64) error {
 	if version != 0 || sc == script.Claim && s.topics.Known(topic).Version == 0 {
 		return nil

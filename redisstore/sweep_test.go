@@ -22,8 +22,8 @@ func members(t *testing.T, server *redisrig.Server, set string) int {
 	return n
 }
 
-// Dead messages and finished IDs that are past their retention are deleted, also in a topic that nobody changes but consumers claim
-// from.
+// Dead messages and finished IDs that are past their retention are deleted, also in a topic that
+// nobody changes but consumers claim from.
 func TestIdleTopicIsSwept(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0))

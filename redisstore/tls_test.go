@@ -90,8 +90,8 @@ func startSecure(t *testing.T, a *authority) string {
 	return addr
 }
 
-// With rediss a store works over TLS. When one side does not trust the certificate of the other, the
-// error says what to give.
+// With rediss a store works over TLS. When one side does not trust the certificate of the other,
+// the error says what to give.
 func TestTLS(t *testing.T) {
 	a, stranger := newAuthority(t, "ca"), newAuthority(t, "stranger")
 	addr := startSecure(t, a)
@@ -124,7 +124,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Files that a URL names are read, and options checked, before anything is dialled. The first line of a password-file is the password.
+// Files that a URL names are read, and options checked, before anything is dialled. The first line
+// of a password-file is the password.
 func TestFilesOfURLs(t *testing.T) {
 	a := newAuthority(t, "ca")
 	write := func(name, text string) string {

@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
+// killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for
+// another number.
 const killRounds = killFaults
 
 // killFaults is the number of rounds after which TestSlowKill begins anew with its faults.
@@ -33,13 +34,15 @@ const killReadTimeout = 2 * time.Second
 // timedOut is what such a process says when it has waited for an answer for that long.
 const timedOut byte = 't'
 
-// killPartitions is how many partitions a topic has. A claim that asks several partitions or topics may lease messages in
-// one and give them back when another is slow. The ledger cannot tell those leases from leases that nobody made.
+// killPartitions is how many partitions a topic has. A claim that asks several partitions or topics
+// may lease messages in one and give them back when another is slow. The ledger cannot tell those
+// leases from leases that nobody made.
 const killPartitions = 1
 
-// TestSlowKill has processes work on one server. In each round the server is killed, hangs or cuts all connections but those of
-// notifications, or its network carries nothing in one direction, and then the processes are killed. The ledger compares the answers
-// that they got with what they and a read of everything find.
+// TestSlowKill has processes work on one server. In each round the server is killed, hangs or cuts
+// all connections but those of notifications, or its network carries nothing in one direction, and
+// then the processes are killed. The ledger compares the answers that they got with what they and a
+// read of everything find.
 func TestSlowKill(t *testing.T) {
 	t.Parallel()
 	server := redisrig.Start(t, "--appendfsync", "always")
@@ -98,7 +101,8 @@ type killRun struct {
 	journal *ledger.Journal
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
-	// quiet reports whether the servers have seen the end of all connections, so that nothing of the killed processes can come any more.
+	// quiet reports whether the servers have seen the end of all connections, so that nothing of
+	// the killed processes can come any more.
 	quiet func() bool
 	// caughtUp, if not nil, has the replicas get all that was done in a round.
 	caughtUp  func()
@@ -129,16 +133,19 @@ func newKillRun(t *testing.T, d ledger.Durable, url, class string) *killRun {
 	return k
 }
 
-// auditProcess is the number of the process that makes the audit in the end. The reads between the rounds have the numbers after it.
+// auditProcess is the number of the process that makes the audit in the end. The reads between the
+// rounds have the numbers after it.
 const auditProcess = 1 << 20
 
 // manyRounds is the number of rounds in which some topic is sure to have kept a finished record.
 const manyRounds = 50
 
-// linesKept is about how many lines are kept, from which the cause of a broken promise can be found.
+// linesKept is about how many lines are kept, from which the cause of a broken promise can be
+// found.
 const linesKept = 100_000
 
-// run makes rounds. In each it lets processes work, also during the fault of the round, and kills them.
+// run makes rounds. In each it lets processes work, also during the fault of the round, and kills
+// them.
 func (k *killRun) run(rounds int, fault func(i int)) {
 	for i := range rounds {
 		k.processes = k.start()
@@ -243,7 +250,8 @@ func (k *killRun) start() (ps []*ledger.ChildProcess) {
 	return ps
 }
 
-// awaitTimeouts waits until each process of TestSlowKill has waited in vain for an answer, from now on.
+// awaitTimeouts waits until each process of TestSlowKill has waited in vain for an answer, from now
+// on.
 func (k *killRun) awaitTimeouts() {
 	for _, p := range k.processes {
 		for len(p.Said) > 0 {
@@ -270,8 +278,8 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// look reads all that is in the store. Without that, the number of states that the kills leave possible would multiply from round to
-// round.
+// look reads all that is in the store. Without that, the number of states that the kills leave
+// possible would multiply from round to round.
 func (k *killRun) look(process int64) error {
 	s, err := OpenURL(k.t.Context(), k.url, &Options{Partitions: killPartitions, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -326,8 +334,8 @@ func TestKillChild(t *testing.T) {
 	w.Run(context.Background())
 }
 
-// openKillChild opens the store of a process that a killRun has started. With a single server the process says when an answer did not
-// come within killReadTimeout.
+// openKillChild opens the store of a process that a killRun has started. With a single server the
+// process says when an answer did not come within killReadTimeout.
 func openKillChild(c ledger.Child) (*Store, error) {
 	o := Options{Partitions: killPartitions, Logger: slog.New(slog.DiscardHandler)}
 	a, err := parseURL(c.Store)

@@ -15,14 +15,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A call ends without an answer, and the network delivers its copy later, before the deadline. Once the same store has made another
-// call to the partition, the copy changes nothing.
+// A call ends without an answer, and the network delivers its copy later, before the deadline. Once
+// the same store has made another call to the partition, the copy changes nothing.
 
 // goesOn is how a store goes on after a call without an answer.
 type goesOn struct {
 	name string
-	// intoWindow is how far into a window of records the call begins, and pause how long the store waits then. The deadline is 15 s ahead,
-	// so a call that begins after 45 s has its record in the next window.
+	// intoWindow is how far into a window of records the call begins, and pause how long the store
+	// waits then. The deadline is 15 s ahead, so a call that begins after 45 s has its record in
+	// the next window.
 	intoWindow, pause time.Duration
 	// otherSlot has the next call take another slot than the one without an answer.
 	otherSlot bool
@@ -38,8 +39,9 @@ func waysToGoOn() []goesOn {
 	}
 }
 
-// heldBack makes a call whose only copy is held, and that ends without an answer. It returns the store that made the call, another one
-// over the same topic that does not go through the proxy, and the copy.
+// heldBack makes a call whose only copy is held, and that ends without an answer. It returns the
+// store that made the call, another one over the same topic that does not go through the proxy, and
+// the copy.
 func (g goesOn) heldBack(t *testing.T, server *redisrig.Server, sc *script.Script, prepare func(s *Store), call func(ctx context.Context, s *Store) error) (s, other *Store, held *redisrig.Fault) {
 	t.Helper()
 	clock := storekit.NewManualClock(time.Unix(1_800_000_000, 0).Add(g.intoWindow)) // a window begins at that second
@@ -80,7 +82,8 @@ func (g goesOn) heldBack(t *testing.T, server *redisrig.Server, sc *script.Scrip
 	return s, other, held
 }
 
-// P1, P4, P5, P6, P13: a copy of any call without an answer is refused once a later call to the partition was answered. A read will do.
+// P1, P4, P5, P6, P13: a copy of any call without an answer is refused once a later call to the
+// partition was answered. A read will do.
 func TestCopyOfACallWithoutAnswer(t *testing.T) {
 	server := redisrig.Start(t)
 	for _, v := range everyCall() {
@@ -103,7 +106,8 @@ func TestCopyOfACallWithoutAnswer(t *testing.T) {
 	}
 }
 
-// P5: the push without an answer is made again and stored, and its message is cancelled. The late copy must not bring the message back.
+// P5: the push without an answer is made again and stored, and its message is cancelled. The late
+// copy must not bring the message back.
 func TestLateCopyOfAPush(t *testing.T) {
 	server := redisrig.Start(t)
 	x := []punctual.NewMessage{{Topic: "orders", ID: "x"}}
@@ -130,8 +134,8 @@ func TestLateCopyOfAPush(t *testing.T) {
 	}
 }
 
-// P5: a late copy of a reschedule must not override a newer reschedule, and a late copy of a cancel must not end a later message with
-// that ID.
+// P5: a late copy of a reschedule must not override a newer reschedule, and a late copy of a cancel
+// must not end a later message with that ID.
 func TestLateCopyOfAnAmendment(t *testing.T) {
 	server := redisrig.Start(t)
 	for change, again := range map[punctual.Change]func(t *testing.T, s *Store){
@@ -164,8 +168,8 @@ func TestLateCopyOfAnAmendment(t *testing.T) {
 	}
 }
 
-// P5: a settlement without an answer touches the topics of its follow-ups and of its events as well. Whatever the same store does next in
-// one of these alone, the late copy must not undo it.
+// P5: a settlement without an answer touches the topics of its follow-ups and of its events as
+// well. Whatever the same store does next in one of these alone, the late copy must not undo it.
 func TestLateCopyOfASettlement(t *testing.T) {
 	server := redisrig.Start(t)
 	const bills = "orders@bills"
@@ -228,8 +232,8 @@ func TestLateCopyOfASettlement(t *testing.T) {
 	}
 }
 
-// P3, P6: the late copy of a claim that ended without an answer leases nothing, once the store has made another call, because it would
-// lease for nobody.
+// P3, P6: the late copy of a claim that ended without an answer leases nothing, once the store has
+// made another call, because it would lease for nobody.
 func TestClaimWithoutAnswer(t *testing.T) {
 	server := redisrig.Start(t)
 	clock := storekit.NewManualClock(time.Unix(1_800_000_040, 0))
@@ -255,8 +259,8 @@ func TestClaimWithoutAnswer(t *testing.T) {
 	}
 }
 
-// P13: as long as the copies of a call without an answer cannot be refused, no other call is sent to the partition, and the error of such
-// a call is definite.
+// P13: as long as the copies of a call without an answer cannot be refused, no other call is sent
+// to the partition, and the error of such a call is definite.
 func TestNothingIsSentBeforeCopiesAreRefused(t *testing.T) {
 	server := redisrig.Start(t)
 	s, p := openBehind(t, server, &Options{Prefix: fresh()})
@@ -288,8 +292,9 @@ func TestNothingIsSentBeforeCopiesAreRefused(t *testing.T) {
 	}
 }
 
-// P5, P8: lua/refuse.lua has copies refused whose deadlines are past, ahead, or so far ahead that no copy is carried out yet. A
-// record that refuses more than is asked for stays, and so does one of a later window.
+// P5, P8: lua/refuse.lua has copies refused whose deadlines are past, ahead, or so far ahead that
+// no copy is carried out yet. A record that refuses more than is asked for stays, and so does one
+// of a later window.
 func TestRefuse(t *testing.T) {
 	const second = 1000
 	start := time.Unix(1_800_000_000, 0).UnixMilli()

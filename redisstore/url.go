@@ -37,7 +37,8 @@ import (
 //	ca=FILE              PEM certificates of those who vouch for the server, in place of the machine's
 //	cert=FILE key=FILE   PEM certificate and key of this program, for servers that ask for one
 //
-// They win over o. A relative FILE is looked for in the working directory. An @ behind the ? is written as %40.
+// They win over o. A relative FILE is looked for in the working directory. An @ behind the ? is
+// written as %40.
 //
 // Errors never repeat the password.
 func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
@@ -100,7 +101,8 @@ func badURL(format string, args ...any) error {
 	return fmt.Errorf("redis URL: %s: %s: %w", fmt.Sprintf(format, args...), forms, punctual.ErrInvalid)
 }
 
-// parseURL reads the text of a URL. It cannot leave that to net/url, which knows only one host in a URL.
+// parseURL reads the text of a URL. It cannot leave that to net/url, which knows only one host in a
+// URL.
 func parseURL(text string) (a address, err error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -255,7 +257,8 @@ func (a *address) secure() (*tls.Config, error) {
 	return c, nil
 }
 
-// client makes a client. With DisableIdentity it does not send CLIENT SETINFO, for which the rights in docs/format-redis.md do not suffice.
+// client makes a client. With DisableIdentity it does not send CLIENT SETINFO, for which the rights
+// in docs/format-redis.md do not suffice.
 func (a *address) client(secure *tls.Config) redis.UniversalClient {
 	switch a.kind {
 	case "sentinel":
@@ -270,6 +273,7 @@ func (a *address) client(secure *tls.Config) redis.UniversalClient {
 	return redis.NewClient(&redis.Options{Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.database, TLSConfig: secure, DialerRetries: dials, DisableIdentity: true})
 }
 
-// dials is how often each try of a command dials. More is not needed, because the client and the store try commands again. With the
-// five dials that are the default of go-redis, an address that does not answer was reported only after 100 s.
+// dials is how often each try of a command dials. More is not needed, because the client and the
+// store try commands again. With the five dials that are the default of go-redis, an address that
+// does not answer was reported only after 100 s.
 const dials = 1

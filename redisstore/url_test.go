@@ -36,8 +36,8 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// Bad URLs are refused before anything is dialled. Their errors tell no part of a password, also where its special characters are
-// not escaped or the host behind it is forgotten.
+// Bad URLs are refused before anything is dialled. Their errors tell no part of a password, also
+// where its special characters are not escaped or the host behind it is forgotten.
 func TestBadURLs(t *testing.T) {
 	password := regexp.MustCompile(`\b(secret|sec|cret|ret)\b`)
 	for _, text := range []string{
@@ -95,7 +95,8 @@ func TestOpenURL(t *testing.T) {
 	}
 }
 
-// An address that does not answer is reported after the dials of a few tries, not after five times as many.
+// An address that does not answer is reported after the dials of a few tries, not after five times
+// as many.
 func TestDialsOfURLs(t *testing.T) {
 	for _, text := range []string{"redis://a", "redis+sentinel://a/main", "redis+cluster://a,b"} {
 		client, _, err := connectURL(text, nil)

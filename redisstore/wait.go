@@ -26,7 +26,8 @@ import (
 // partOf returns the name that package wait has for a partition.
 func partOf(p keys.Partition) wait.Part { return wait.Part{Topic: p.Topic, Number: p.Number} }
 
-// waits lets the claims of a Store wait: it is the wait.Store of its Waiter, and passes notifications from its Listener on to it.
+// waits lets the claims of a Store wait: it is the wait.Store of its Waiter, and passes
+// notifications from its Listener on to it.
 type waits struct {
 	s        *Store
 	waiter   *wait.Waiter
@@ -70,8 +71,8 @@ func (w *waits) Missed(p wait.Part) {
 	w.waiter.Notice(p, -wait.Never)
 }
 
-// notify tells the waiting claims that a message of a partition is due at a time, in ms by the store's clock; clock.Never means
-// none.
+// notify tells the waiting claims that a message of a partition is due at a time, in ms by the
+// store's clock; clock.Never means none.
 func (w *waits) notify(p keys.Partition, at int64) { w.Notified(partOf(p), at) }
 
 // Node implements wait.Store.
@@ -90,9 +91,10 @@ func (w *waits) Unsubscribe(p wait.Part) {
 	w.listener.Unsubscribe(w.s.names.Partition(p.Topic, p.Number).Channel())
 }
 
-// Processes implements wait.Store. Each process that waits has one subscription to the partition's channel. On a cluster some
-// are not counted, because a process subscribes at one node for all its topics, and only the partition's node is asked. Too few
-// counted processes only make backoffs shorter.
+// Processes implements wait.Store. Each process that waits has one subscription to the partition's
+// channel. On a cluster some are not counted, because a process subscribes at one node for all its
+// topics, and only the partition's node is asked. Too few counted processes only make backoffs
+// shorter.
 func (w *waits) Processes(p wait.Part) int {
 	ctx := context.Background()
 	part := w.s.names.Partition(p.Topic, p.Number)
@@ -123,8 +125,8 @@ type dueRead struct {
 
 func (h dueRead) err() error { return cmp.Or(h.t.Err(), h.l.Err(), h.g.Err()) }
 
-// NextDue implements wait.Store. It reads without a script, because most often nothing is due and a script would only cost the
-// server more.
+// NextDue implements wait.Store. It reads without a script, because most often nothing is due and a
+// script would only cost the server more.
 func (w *waits) NextDue(_ string, ps []wait.Part) []wait.NextDue {
 	ctx := context.Background()
 	got := make([]wait.NextDue, len(ps))
@@ -193,13 +195,15 @@ func (w *waits) nextDue(part wait.Part, h dueRead, micros int64) wait.NextDue {
 	if w.s.clock.Fake() {
 		return wait.NextDue{At: w.s.clock.At(next), Then: w.s.clock.At(then)}
 	}
-	// The store's clock is that of the server, but never earlier than a time that the partition or this process has seen of it.
+	// The store's clock is that of the server, but never earlier than a time that the partition or
+	// this process has seen of it.
 	micros = max(micros, 1000*past, 1000*w.s.clock.LowerBound())
 	ahead := w.s.clock.Now() - micros
 	return wait.NextDue{At: ahead + 1000*next, Then: ahead + 1000*then}
 }
 
-// eraIn returns how many steps of the clock a partition has made, by the field stepped of its hash g, and whether it is making one.
+// eraIn returns how many steps of the clock a partition has made, by the field stepped of its hash
+// g, and whether it is making one.
 func eraIn(stepped any) (era int64, underWay bool) {
 	text, ok := stepped.(string)
 	if !ok || len(text) < 8 {
@@ -208,7 +212,8 @@ func eraIn(stepped any) (era int64, underWay bool) {
 	return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(text)))), len(text) > 16
 }
 
-// next returns when the first message needs attention, and a time that is not after that of the second.
+// next returns when the first message needs attention, and a time that is not after that of the
+// second.
 func (h dueRead) next() (next, then int64) {
 	next, then = clock.Never, clock.Never
 	see := func(at int64) {
@@ -269,8 +274,8 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 		if c.Fake() {
 			return wait.Answer{Deliveries: ds, At: at, Final: final}
 		}
-		// If the guess was ahead of the server's clock, the time is reckoned from what that clock says in this answer: it may
-		// have been set back, and the clocks of a cluster differ.
+		// If the guess was ahead of the server's clock, the time is reckoned from what that clock
+		// says in this answer: it may have been set back, and the clocks of a cluster differ.
 		if got.next != clock.Never && guess >= (got.now+1)*1000 {
 			at = c.Now() + (got.next-got.now)*1000
 		}
@@ -278,11 +283,13 @@ func (w *waits) Claim(ctx context.Context, part wait.Part, n int, lease time.Dur
 	}
 }
 
-// renewalsAtOnce is how many topics whose partitions had another version are looked up at a time, of each node.
+// renewalsAtOnce is how many topics whose partitions had another version are looked up at a time,
+// of each node.
 const renewalsAtOnce = 8
 
-// renewSoon looks a topic up in the background if a partition has another version than was known. When its node fails, or has
-// renewalsAtOnce lookups under way, nothing happens until the next poll of the partition.
+// renewSoon looks a topic up in the background if a partition has another version than was known.
+// When its node fails, or has renewalsAtOnce lookups under way, nothing happens until the next poll
+// of the partition.
 func (w *waits) renewSoon(part wait.Part, version int64, known *topics.Layout) {
 	if version == known.Version || known != w.s.topics.Known(part.Topic) { // in the second case another lookup has ended by now
 		return

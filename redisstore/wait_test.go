@@ -37,8 +37,8 @@ func (p twoProcesses) Claim(ctx context.Context, c punctual.Claim) ([]punctual.D
 	return p.claims.Claim(ctx, c)
 }
 
-// Push also does what a poll would do for messages that are due too far ahead to be notified, because while the clock
-// stands still there is no poll.
+// Push also does what a poll would do for messages that are due too far ahead to be notified,
+// because while the clock stands still there is no poll.
 func (p twoProcesses) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	rs, err := p.Store.Push(ctx, ms)
 	for _, r := range rs {
@@ -54,8 +54,8 @@ func (p twoProcesses) Close() error {
 	return errors.Join(p.claims.Close(), p.Store.Close())
 }
 
-// P11: notifications wake the claims of another process at once, whatever the cases of the suite do. make torture runs all groups of the
-// suite.
+// P11: notifications wake the claims of another process at once, whatever the cases of the suite
+// do. make torture runs all groups of the suite.
 func TestSlowTwoProcesses(t *testing.T) {
 	t.Parallel()
 	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
@@ -107,8 +107,8 @@ func ack(t testing.TB, s *Store, d punctual.Delivery) {
 	}
 }
 
-// A user who may not publish or subscribe has no notifications at all. Then waiting claims find messages
-// by their polls, once a second (P11).
+// A user who may not publish or subscribe has no notifications at all. Then waiting claims find
+// messages by their polls, once a second (P11).
 func TestWithoutNotifications(t *testing.T) {
 	server := redisrig.Start(t)
 	if _, err := server.Do("ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"); err != nil {
@@ -156,7 +156,8 @@ func calls(t testing.TB, s *redisrig.Server) int {
 	return n
 }
 
-// polls returns how often the next due times of a partition have been read, by scripts or without. Each time is two ZRANGE.
+// polls returns how often the next due times of a partition have been read, by scripts or without.
+// Each time is two ZRANGE.
 func polls(t testing.TB, s *redisrig.Server) int {
 	t.Helper()
 	got := regexp.MustCompile(`cmdstat_zrange:calls=(\d+)`).FindStringSubmatch(do(t, s, "INFO", "commandstats"))
@@ -180,8 +181,8 @@ func TestIdleCost(t *testing.T) {
 	}
 }
 
-// idle has claims wait for a topic in which nothing is due, and returns how often next due times were read in
-// how many seconds.
+// idle has claims wait for a topic in which nothing is due, and returns how often next due times
+// were read in how many seconds.
 func idle(t *testing.T, o *Options, waiters int) (looks int, seconds float64) {
 	t.Helper()
 	server := redisrig.Start(t)
@@ -240,8 +241,8 @@ func TestOneLookPerMessage(t *testing.T) {
 	n, seconds := calls(t, server)-before, time.Since(begin).Seconds()
 	end()
 	waiting.Wait()
-	// Each message needs a push, a claim and an ack. A claim script may come a little early, and after a
-	// message was leased another script asks whether it was the last one.
+	// Each message needs a push, a claim and an ack. A claim script may come a little early, and
+	// after a message was leased another script asks whether it was the last one.
 	if float64(n) > 7*messages+seconds+5 {
 		t.Errorf("%d messages through their lives with %d claims waiting took %d scripts", messages, waiters, n)
 	}
@@ -264,7 +265,8 @@ func awaitAsleep(t testing.TB, s *Store, claims int) {
 	}
 }
 
-// The next claim goes by what is known from the last poll and from notifications, and reads nothing.
+// The next claim goes by what is known from the last poll and from notifications, and reads
+// nothing.
 func TestClaimsShareWhatIsKnown(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)
@@ -281,7 +283,8 @@ func TestClaimsShareWhatIsKnown(t *testing.T) {
 	t.Error("each claim of a hundred has asked")
 }
 
-// The processes that wait for a topic are counted by their subscriptions. For a user who may not count these there are none.
+// The processes that wait for a topic are counted by their subscriptions. For a user who may not
+// count these there are none.
 func TestProcesses(t *testing.T) {
 	server := redisrig.Start(t)
 	s := openStore(t, connect(t, server), nil)

@@ -10,14 +10,16 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// wrong is a URL that names a server of another kind, or a database, primary or server that is not there.
+// wrong is a URL that names a server of another kind, or a database, primary or server that is not
+// there.
 type wrong struct {
 	url  string
 	want error
 	says string
 }
 
-// refused fails the test unless OpenURL and ExamineURL return an error that says what is wrong with the URL, and is definite (P13).
+// refused fails the test unless OpenURL and ExamineURL return an error that says what is wrong with
+// the URL, and is definite (P13).
 func (w wrong) refused(t *testing.T) {
 	t.Helper()
 	s, err := OpenURL(t.Context(), w.url, nil)
@@ -71,7 +73,8 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// A client that the store makes itself sends nothing for which the rights of docs/format-redis.md do not suffice.
+// A client that the store makes itself sends nothing for which the rights of docs/format-redis.md
+// do not suffice.
 func TestOpenURLWithLeastRights(t *testing.T) {
 	server := redisrig.Start(t)
 	do(t, server, append([]string{"ACL", "SETUSER", "punctual", "on", ">secret"}, strings.Fields(leastRights)...)...)

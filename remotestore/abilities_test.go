@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// able is a store that counts how often it is asked what it can do. The test sets its reach; with one below zero the store answers with an
-// error.
+// able is a store that counts how often it is asked what it can do. The test sets its reach; with
+// one below zero the store answers with an error.
 type able struct {
 	punctual.Store
 	reach atomic.Int32

@@ -10,9 +10,10 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// Backup implements storekit.Backuper. The server sends the copy, for which the caller needs the rights to administer and inspect all
-// topics, and Backup writes it to dir on this machine. It fails with ErrUnsupported when the store behind the server is no storekit.Backuper. The
-// embedded store is one.
+// Backup implements storekit.Backuper. The server sends the copy, for which the caller needs the
+// rights to administer and inspect all topics, and Backup writes it to dir on this machine. It
+// fails with ErrUnsupported when the store behind the server is no storekit.Backuper. The embedded
+// store is one.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	return archive.Backup(ctx, s, dir, progress)
 }
@@ -60,8 +61,8 @@ func (s *Store) Archive(ctx context.Context, w io.Writer, size func(total int64)
 	return nil
 }
 
-// answerBody reads the body of an answer and keeps the error of that, so that it can be told from an error of the writer to which the body
-// is copied.
+// answerBody reads the body of an answer and keeps the error of that, so that it can be told from
+// an error of the writer to which the body is copied.
 type answerBody struct {
 	in  io.Reader
 	err error // of in, but for io.EOF

@@ -45,8 +45,9 @@ func newBreaking(t *testing.T) (b *breaking, url string) {
 	return b, hs.URL
 }
 
-// TestBackupThatBreaks: the connection breaks in the middle of a backup. Archive says that the server was not reached, and asks for no second
-// copy, because the first half of one was written already.
+// TestBackupThatBreaks: the connection breaks in the middle of a backup. Archive says that the
+// server was not reached, and asks for no second copy, because the first half of one was written
+// already.
 func TestBackupThatBreaks(t *testing.T) {
 	b, url := newBreaking(t)
 	s := connect(t, nil, url)
@@ -63,7 +64,8 @@ func TestBackupThatBreaks(t *testing.T) {
 	}
 }
 
-// TestBackupThatCannotBeWritten: Archive returns the error of its writer, and asks for no second copy.
+// TestBackupThatCannotBeWritten: Archive returns the error of its writer, and asks for no second
+// copy.
 func TestBackupThatCannotBeWritten(t *testing.T) {
 	b, url := newBreaking(t)
 	s := connect(t, nil, url)

@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 )
 
-// BenchmarkHundred measures what a message costs in batches of 100, client and server together: CPU time in cpu-ns/msg. "library" is the
-// embedded store without a server. Run all ways with -bench 'Hundred/push/' -count 1, several times, because the speed of a machine changes.
+// BenchmarkHundred measures what a message costs in batches of 100, client and server together: CPU
+// time in cpu-ns/msg. "library" is the embedded store without a server. Run all ways with -bench
+// 'Hundred/push/' -count 1, several times, because the speed of a machine changes.
 func BenchmarkHundred(b *testing.B) {
 	ways := []string{"library", "http1-json", "json", "http1-compact", "compact"}
 	for _, way := range ways {
@@ -90,8 +91,8 @@ func workHundred(b *testing.B, s punctual.Store) {
 	}
 }
 
-// measure has 8 goroutines run f, which handles 100 messages, b.N times together. The CPU time that the store needs later in the background
-// is counted as well.
+// measure has 8 goroutines run f, which handles 100 messages, b.N times together. The CPU time that
+// the store needs later in the background is counted as well.
 func measure(b *testing.B, f func()) {
 	b.ReportAllocs()
 	began := rest(b)
@@ -111,7 +112,8 @@ func measure(b *testing.B, f func()) {
 	b.ReportMetric(float64((rest(b)-began).Nanoseconds())/float64(b.N)/100, "cpu-ns/msg")
 }
 
-// rest waits until the process hardly needs CPU time any more, and returns the CPU time that it has used.
+// rest waits until the process hardly needs CPU time any more, and returns the CPU time that it has
+// used.
 func rest(b *testing.B) time.Duration {
 	last := cpuTime(b)
 	for quiet := 0; quiet < 3; {

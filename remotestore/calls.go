@@ -16,12 +16,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// batch sends the items that check accepts, in one request if the server takes that, and returns a result for each item, in order. A
-// request that is too large is divided into two halves, which are divided again if they are still too large.
+// batch sends the items that check accepts, in one request if the server takes that, and returns a
+// result for each item, in order. A request that is too large is divided into two halves, which are
+// divided again if they are still too large.
 //
-// If the first request fails, its error is the error of the call. If a later one fails, its items have that error, and the items
-// after it, which are not sent, an ErrUnreachable; the items before have their results. If a single item is too large for a request,
-// only that item has an error.
+// If the first request fails, its error is the error of the call. If a later one fails, its items
+// have that error, and the items after it, which are not sent, an ErrUnreachable; the items before
+// have their results. If a single item is too large for a request, only that item has an error.
 func batch[I, R any](ctx context.Context, s *Store, name string, items []I, check func(*I) error, send func(context.Context, []I) ([]R, error), refused func(*I, error) R) ([]R, error) {
 	if err := s.calls.Begin(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -56,7 +57,8 @@ func batch[I, R any](ctx context.Context, s *Store, name string, items []I, chec
 		if err == nil && len(rs) != len(part) {
 			err = fmt.Errorf("the server answered %d results for %d items: %w", len(rs), len(part), punctual.ErrIndeterminate)
 		}
-		// A request that may have been carried out is not divided, because its halves would be carried out in addition to it.
+		// A request that may have been carried out is not divided, because its halves would be
+		// carried out in addition to it.
 		tooLarge := errors.Is(err, punctual.ErrTooLarge) && punctual.Definite(err)
 		if tooLarge && len(part) > 1 {
 			half := len(part) / 2
@@ -82,9 +84,10 @@ func batch[I, R any](ctx context.Context, s *Store, name string, items []I, chec
 	return out, nil
 }
 
-// ofPart returns the context for the part of a call that begins at an item. If the caller gave a key, the part at item 0 has that key,
-// and each other part a key that is made from it, because the parts are different requests. That key is a hash, so it is the same when the
-// call is repeated, and never longer than a key may be.
+// ofPart returns the context for the part of a call that begins at an item. If the caller gave a
+// key, the part at item 0 has that key, and each other part a key that is made from it, because the
+// parts are different requests. That key is a hash, so it is the same when the call is repeated,
+// and never longer than a key may be.
 func ofPart(ctx context.Context, item int) context.Context {
 	r, ok := storekit.RequestOf(ctx)
 	if !ok || item == 0 {
@@ -95,8 +98,8 @@ func ofPart(ctx context.Context, item int) context.Context {
 	return storekit.WithRequest(ctx, r)
 }
 
-// post sends a request with a key: the caller's if ctx has one, or else one that do makes. The server may wait for up to wait before it
-// answers.
+// post sends a request with a key: the caller's if ctx has one, or else one that do makes. The
+// server may wait for up to wait before it answers.
 func (s *Store) post(ctx context.Context, r *request, wait time.Duration) (*reply, error) {
 	if own, ok := storekit.RequestOf(ctx); ok {
 		now, _ := s.clock.now()
@@ -139,9 +142,9 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	return wire.DecodePushAnswer(p.form, p.body)
 }
 
-// makesUpIDs reports whether messages without an ID get one here, before the push is sent. That is so where servers share the answers to
-// requests in their store, unless the caller gave a key. Such a store makes an ID from the key of the request, and an ID of that kind does
-// not sort by time.
+// makesUpIDs reports whether messages without an ID get one here, before the push is sent. That is
+// so where servers share the answers to requests in their store, unless the caller gave a key. Such
+// a store makes an ID from the key of the request, and an ID of that kind does not sort by time.
 func (s *Store) makesUpIDs(ctx context.Context) bool {
 	_, key := storekit.RequestOf(ctx)
 	instance := s.endpoints[s.preferred.Load()].instance.Load()
@@ -160,7 +163,8 @@ func (s *Store) settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 	for i := range ss {
 		ss[i].Error = storekit.TrimError(ss[i].Error) // the settlements may be changed, because batch has copied them
 	}
-	// The server is asked not to add the AfterHeader to follow-ups, because a store hands them on as its caller gives them.
+	// The server is asked not to add the AfterHeader to follow-ups, because a store hands them on
+	// as its caller gives them.
 	r := &request{path: wire.PathSettle, again: anew, eitherForm: true, jsonBody: wire.SettleNeedsJSON(ss)}
 	if r.jsonBody {
 		r.path += "?after_header=false"
@@ -217,8 +221,8 @@ func (s *Store) amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return out, nil
 }
 
-// Claim implements punctual.Store. A claim that is to wait for longer than the server allows, or than half of Repeats, is sent in several
-// requests.
+// Claim implements punctual.Store. A claim that is to wait for longer than the server allows, or
+// than half of Repeats, is sent in several requests.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	ds, err := s.claim(ctx, c)
 	if err != nil {
@@ -279,9 +283,10 @@ func (s *Store) claimPart(ctx context.Context, c punctual.Claim) ([]punctual.Del
 	return wire.DecodeClaimAnswer(p.form, p.body)
 }
 
-// abandon returns the error of a claim that has failed. If the caller has gone, a goroutine releases the messages that the
-// claim may have leased nevertheless, so that they need not wait for the end of those leases. Close waits for that goroutine. Nothing
-// is released when the store is closing already, or when the caller gave the key.
+// abandon returns the error of a claim that has failed. If the caller has gone, a goroutine
+// releases the messages that the claim may have leased nevertheless, so that they need not wait for
+// the end of those leases. Close waits for that goroutine. Nothing is released when the store is
+// closing already, or when the caller gave the key.
 func (s *Store) abandon(ctx context.Context, r *request, err error) error {
 	ended := ctx.Err()
 	if s.closing.Err() != nil {
@@ -304,11 +309,12 @@ func (s *Store) abandon(ctx context.Context, r *request, err error) error {
 	return ended
 }
 
-// releaseLimit is how long abandon may take at most to release messages. It is short because Close waits for that.
+// releaseLimit is how long abandon may take at most to release messages. It is short because Close
+// waits for that.
 const releaseLimit = 3 * time.Second
 
-// longAgo is the NotAfter of a copy that only asks for the answer to an earlier copy. Because that time is over, the server does not
-// carry the copy out.
+// longAgo is the NotAfter of a copy that only asks for the answer to an earlier copy. Because that
+// time is over, the server does not carry the copy out.
 var longAgo = time.UnixMilli(1)
 
 // release asks a server for the answer to a claim, and releases the messages in it.

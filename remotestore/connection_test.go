@@ -21,8 +21,9 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// TestProtocols: where a server speaks both versions of HTTP and says no farewell, pushes are sent by HTTP/2, and claims and settlements, which
-// may be carried out again, by HTTP/1.1, which costs less. Where it speaks one version, all are sent by that one.
+// TestProtocols: where a server speaks both versions of HTTP and says no farewell, pushes are sent
+// by HTTP/2, and claims and settlements, which may be carried out again, by HTTP/1.1, which costs
+// less. Where it speaks one version, all are sent by that one.
 func TestProtocols(t *testing.T) {
 	for _, x := range []struct {
 		http1, http2  bool
@@ -61,7 +62,8 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestPushesByHTTP1: a server that says farewell gets a push by HTTP/1.1, which costs both sides less.
+// TestPushesByHTTP1: a server that says farewell gets a push by HTTP/1.1, which costs both sides
+// less.
 func TestPushesByHTTP1(t *testing.T) {
 	h, err := server.New(closing(t, memstore.New(nil), nil), nil)
 	if err != nil {
@@ -88,7 +90,8 @@ func TestPushesByHTTP1(t *testing.T) {
 	}
 }
 
-// TestServerLearnsHTTP2: where a server spoke HTTP/1.1 alone, another one listens later, which speaks HTTP/2 alone. The client finds that out.
+// TestServerLearnsHTTP2: where a server spoke HTTP/1.1 alone, another one listens later, which
+// speaks HTTP/2 alone. The client finds that out.
 func TestServerLearnsHTTP2(t *testing.T) {
 	h, err := server.New(closing(t, memstore.New(nil), nil), nil)
 	if err != nil {
@@ -112,7 +115,8 @@ func TestServerLearnsHTTP2(t *testing.T) {
 	pushOne(t, s, "b")
 }
 
-// TestEndOfIdleConnections: a push that meets the end of an idle connection was not begun, and is sent again at once on another connection.
+// TestEndOfIdleConnections: a push that meets the end of an idle connection was not begun, and is
+// sent again at once on another connection.
 func TestEndOfIdleConnections(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +146,8 @@ func TestEndOfIdleConnections(t *testing.T) {
 	}
 }
 
-// TestEndOfServerMeetsPush: a push that meets the end of an idle connection, and then no server, certainly did not happen.
+// TestEndOfServerMeetsPush: a push that meets the end of an idle connection, and then no server,
+// certainly did not happen.
 func TestEndOfServerMeetsPush(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	for try := range 100 {
@@ -175,7 +180,8 @@ func TestEndOfServerMeetsPush(t *testing.T) {
 // pushMark is the body of pushes that a deafProxy counts when it throws them away.
 const pushMark = "-a-push-to-be-counted-"
 
-// deafProxy stands between clients and a server. A connection that is deaf carries only what the server sends, and throws away the rest.
+// deafProxy stands between clients and a server. A connection that is deaf carries only what the
+// server sends, and throws away the rest.
 type deafProxy struct {
 	listener net.Listener
 	server   string

@@ -21,8 +21,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Two clients work on a topic, and each is shown with its own leases. When one vanishes while it waits, and its leases have run out, it is
-// shown no more.
+// Two clients work on a topic, and each is shown with its own leases. When one vanishes while it
+// waits, and its leases have run out, it is shown no more.
 func TestConsumers(t *testing.T) {
 	t.Parallel()
 	address := serve(t, closing(t, memstore.New(nil), nil), "").url

@@ -16,11 +16,12 @@ import (
 	"github.com/punctualmq/punctual/storetest/random"
 )
 
-// first matches the groups of the suite that make test runs over a directory. They are about what a server does for a store,
-// and about what a directory may answer otherwise than a store in memory.
+// first matches the groups of the suite that make test runs over a directory. They are about what a
+// server does for a store, and about what a directory may answer otherwise than a store in memory.
 var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
 
-// TestSlowOverDisk runs the suite over a directory whose server ends and is started anew; all groups of the suite only in make torture.
+// TestSlowOverDisk runs the suite over a directory whose server ends and is started anew; all
+// groups of the suite only in make torture.
 func TestSlowOverDisk(t *testing.T) {
 	t.Parallel()
 	var sd servedDisks

@@ -19,7 +19,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// losing is a server that carries requests out and loses some of the answers to those for one path. It notes the headers of all requests.
+// losing is a server that carries requests out and loses some of the answers to those for one path.
+// It notes the headers of all requests.
 type losing struct {
 	path string
 
@@ -87,8 +88,9 @@ func refuse(t *testing.T, w http.ResponseWriter, err error) {
 	_, _ = w.Write(data)
 }
 
-// TestSettlementOfAServerThatEnded: the answer to an ack is lost with its server, and the server that follows, which does not know of the
-// ack, refuses it or answers until RetryFor is over that it cannot. The ack may have been made, so it is in doubt (P13).
+// TestSettlementOfAServerThatEnded: the answer to an ack is lost with its server, and the server
+// that follows, which does not know of the ack, refuses it or answers until RetryFor is over that
+// it cannot. The ack may have been made, so it is in doubt (P13).
 func TestSettlementOfAServerThatEnded(t *testing.T) {
 	for _, refusal := range []error{punctual.ErrForbidden, punctual.ErrOverloaded, punctual.ErrStoreFailed} {
 		below := closing(t, memstore.New(nil), nil)
@@ -132,7 +134,8 @@ func TestSettlementOfAServerThatEnded(t *testing.T) {
 	}
 }
 
-// TestCopiesEndInTime: no copy of a request may be carried out after the server has forgotten the answer to the first copy.
+// TestCopiesEndInTime: no copy of a request may be carried out after the server has forgotten the
+// answer to the first copy.
 func TestCopiesEndInTime(t *testing.T) {
 	const keep = 2 * time.Second
 	below := memstore.New(nil)
@@ -167,8 +170,9 @@ func TestCopiesEndInTime(t *testing.T) {
 	}
 }
 
-// TestWhatIsAnswered: the client tells the server that it may forget an answer if no copy of the request can be on its way any more, which is
-// so when a single copy was sent, with a key of the store.
+// TestWhatIsAnswered: the client tells the server that it may forget an answer if no copy of the
+// request can be on its way any more, which is so when a single copy was sent, with a key of the
+// store.
 func TestWhatIsAnswered(t *testing.T) {
 	for _, x := range []struct {
 		name       string
@@ -210,9 +214,9 @@ func TestWhatIsAnswered(t *testing.T) {
 	}
 }
 
-// TestRefusedCopies: the answer to the first copy of a push is lost, and the second copy is refused. The push is in doubt if the refusal
-// may have come from in front of the store, which does not know what became of the first copy. It is not in doubt if the store has
-// refused the copy.
+// TestRefusedCopies: the answer to the first copy of a push is lost, and the second copy is
+// refused. The push is in doubt if the refusal may have come from in front of the store, which does
+// not know what became of the first copy. It is not in doubt if the store has refused the copy.
 func TestRefusedCopies(t *testing.T) {
 	inFront := []string{"unauthenticated", "forbidden", "overloaded", "too_large", "invalid"}
 	sentAgain := []string{"closed", "store_failed", "unreachable", "locked"}
@@ -248,8 +252,9 @@ func TestRefusedCopies(t *testing.T) {
 	}
 }
 
-// TestPartsOfARequestInDoubt: a batch whose first copy was carried out, and whose second one a limit in front of the server refuses, is in
-// doubt as a whole. It must not be sent again in parts, because they are other requests: messages without an ID would be stored twice.
+// TestPartsOfARequestInDoubt: a batch whose first copy was carried out, and whose second one a
+// limit in front of the server refuses, is in doubt as a whole. It must not be sent again in parts,
+// because they are other requests: messages without an ID would be stored twice.
 func TestPartsOfARequestInDoubt(t *testing.T) {
 	ms := []punctual.NewMessage{{Topic: "t", Delay: time.Hour}, {Topic: "t", Delay: time.Hour}}
 	below := closing(t, memstore.New(nil), nil)

@@ -37,7 +37,8 @@ func (r *response) problem() *wire.Problem {
 	return p
 }
 
-// exchange sends one copy of a request to a server and reads the answer. Its error is an unsent or a lost.
+// exchange sends one copy of a request to a server and reads the answer. Its error is an unsent or
+// a lost.
 func (s *Store) exchange(ctx context.Context, e *endpoint, r *request, header http.Header, body []byte) (*response, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -76,12 +77,13 @@ type sentCopy struct {
 	*request
 	to  *endpoint
 	ctx context.Context
-	// connected tells that a connection has the copy, so that the server may have begun the request. reused tells that the
-	// connection had other requests before.
+	// connected tells that a connection has the copy, so that the server may have begun the
+	// request. reused tells that the connection had other requests before.
 	connected, reused atomic.Bool
 }
 
-// fail returns err, or why the context ended, as a lost where the server may have begun the request, and else as an unsent.
+// fail returns err, or why the context ended, as a lost where the server may have begun the
+// request, and else as an unsent.
 func (x *sentCopy) fail(err error) error {
 	if cause := context.Cause(x.ctx); cause != nil {
 		err = cause
@@ -93,10 +95,12 @@ func (x *sentCopy) fail(err error) error {
 	return unsent{err}
 }
 
-// send sends the copy. As long as the server says that it ended the connection without having begun the request, send sends the copy again
-// on another one, unless the connection was new. The caller closes the body of the answer.
+// send sends the copy. As long as the server says that it ended the connection without having begun
+// the request, send sends the copy again on another one, unless the connection was new. The caller
+// closes the body of the answer.
 func (x *sentCopy) send(client *http.Client, header http.Header, body []byte) (*http.Response, error) {
-	// When the transport asks for a second connection, the server has not begun the request on the first one, unless the request only reads.
+	// When the transport asks for a second connection, the server has not begun the request on the
+	// first one, unless the request only reads.
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { x.connected.Store(false) },
 		GotConn: func(got httptrace.GotConnInfo) { x.connected.Store(true); x.reused.Store(got.Reused) },
@@ -127,8 +131,8 @@ func (x *sentCopy) send(client *http.Client, header http.Header, body []byte) (*
 	return resp, nil
 }
 
-// read reads an answer. It hands the answer to onLine line by line, or its body to onBody, if the request has one of them and the status is
-// 200. Otherwise it reads the answer as a whole.
+// read reads an answer. It hands the answer to onLine line by line, or its body to onBody, if the
+// request has one of them and the status is 200. Otherwise it reads the answer as a whole.
 func (x *sentCopy) read(resp *http.Response) (*response, error) {
 	out := &response{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
 	if x.onLine != nil && resp.StatusCode == http.StatusOK {
@@ -158,8 +162,8 @@ func (x *sentCopy) read(resp *http.Response) (*response, error) {
 	return out, nil
 }
 
-// maxAnswer is the most bytes of an answer that is read as a whole. A claim may ask for 10,000 messages, but stores return fewer of them when
-// they are large.
+// maxAnswer is the most bytes of an answer that is read as a whole. A claim may ask for 10,000
+// messages, but stores return fewer of them when they are large.
 const maxAnswer = 1 << 30
 
 // answerAtOnce is the most memory that is reserved for an answer before its bytes have arrived.
@@ -207,8 +211,8 @@ func (s *Store) ask(ctx context.Context, e *endpoint) (*wire.Info, error) {
 	return &info, err
 }
 
-// readClock asks a server for the store's clock and notes the answer. aside is that of the request that needs the clock, so that a
-// reading for a release does not end with Close.
+// readClock asks a server for the store's clock and notes the answer. aside is that of the request
+// that needs the clock, so that a reading for a release does not end with Close.
 func (s *Store) readClock(ctx context.Context, e *endpoint, aside bool) error {
 	var c wire.Clock
 	if err := s.readFrom(ctx, e, wire.PathClock, aside, &c); err != nil {

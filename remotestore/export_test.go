@@ -9,14 +9,16 @@ func (s *Store) ForgetAbilities() {
 	s.abilities.until = time.Now()
 }
 
-// ForgetClock makes the last reading of the server's clock so old that the next request with a time limit reads the clock again.
+// ForgetClock makes the last reading of the server's clock so old that the next request with a time
+// limit reads the clock again.
 func (s *Store) ForgetClock() {
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
 	s.clock.heard, s.clock.server = s.clock.heard.Add(-estimateFor), s.clock.server.Add(-estimateFor)
 }
 
-// SpeakJSON makes s write and read JSON alone, as with a server that does not know the compact form.
+// SpeakJSON makes s write and read JSON alone, as with a server that does not know the compact
+// form.
 func (s *Store) SpeakJSON() {
 	for _, e := range s.endpoints {
 		e.compact.Store(false)

@@ -15,10 +15,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A request goes to one server after another until one of them answers, and each time a copy of it is sent. The difficulty
-// is what an earlier copy may have done whose answer is lost (see sending.unsure). A server recognizes a copy by the key of
-// the request, but only while it keeps the answer. Unless servers share the answers in their store, a server keeps them in a memory
-// that another server, or the same one after a restart, does not have.
+// A request goes to one server after another until one of them answers, and each time a copy of it
+// is sent. The difficulty is what an earlier copy may have done whose answer is lost (see
+// sending.unsure). A server recognizes a copy by the key of the request, but only while it keeps
+// the answer. Unless servers share the answers in their store, a server keeps them in a memory that
+// another server, or the same one after a restart, does not have.
 
 // again says whether a request may be sent a second time.
 type again uint8
@@ -34,28 +35,33 @@ const (
 type request struct {
 	method, path string
 	body         []byte // in JSON; not used if write is set
-	// write, if not nil, returns the body in the form that the server can read: JSON or the compact form. With jsonBody it is JSON in any
-	// case, because the compact form cannot carry all of the request.
+	// write, if not nil, returns the body in the form that the server can read: JSON or the compact
+	// form. With jsonBody it is JSON in any case, because the compact form cannot carry all of the
+	// request.
 	write    func(wire.Form) ([]byte, error)
 	jsonBody bool
 	// eitherForm reports that the answer may be in the compact form, too.
 	eitherForm bool
 	again      again
 	wait       time.Duration // how long the server may wait before it answers
-	// key is the key by which servers recognize copies. A caller may have given it with its context; own reports that the store has
-	// made it up.
+	// key is the key by which servers recognize copies. A caller may have given it with its
+	// context; own reports that the store has made it up.
 	key string
 	own bool
-	// notAfter is the time by the store's clock from which the request must not be carried out any more, if the caller gave one.
+	// notAfter is the time by the store's clock from which the request must not be carried out any
+	// more, if the caller gave one.
 	notAfter time.Time
-	// sent reports that the caller has sent the request before, so that not even the first copy of this call is the first.
+	// sent reports that the caller has sent the request before, so that not even the first copy of
+	// this call is the first.
 	sent bool
-	// aside reports that no caller waits for the answer. Such a request goes on when the store is closed.
+	// aside reports that no caller waits for the answer. Such a request goes on when the store is
+	// closed.
 	aside bool
-	// onLine, if not nil, is called with each line of a successful answer that is not empty, and reply.body stays empty. Options.Timeout
-	// does not bound a request with an onLine or onBody.
+	// onLine, if not nil, is called with each line of a successful answer that is not empty, and
+	// reply.body stays empty. Options.Timeout does not bound a request with an onLine or onBody.
 	onLine func(line []byte) error
-	// onBody, if not nil, is called with the body of a successful answer and its length, and reads the body.
+	// onBody, if not nil, is called with the body of a successful answer and its length, and reads
+	// the body.
 	onBody func(body io.Reader, length int64) error
 }
 
@@ -64,18 +70,18 @@ type reply struct {
 	status int
 	form   wire.Form
 	body   []byte
-	// doubt reports that the request was sent before to a server with another memory of answers, and then sent as a new one. So it may
-	// have been carried out twice.
+	// doubt reports that the request was sent before to a server with another memory of answers,
+	// and then sent as a new one. So it may have been carried out twice.
 	doubt bool
 }
 
 // The errors of one copy of a request that brought no answer.
 type (
-	// otherInstance: the server refused the copy, because the copy names the memory of answers that the server had before its last
-	// start. The next copy names the new one.
+	// otherInstance: the server refused the copy, because the copy names the memory of answers that
+	// the server had before its last start. The next copy names the new one.
 	otherInstance struct{ error }
-	// unsent: this copy was certainly not carried out. It did not reach a server, or the server answered that it has not carried it out,
-	// and another copy may be sent.
+	// unsent: this copy was certainly not carried out. It did not reach a server, or the server
+	// answered that it has not carried it out, and another copy may be sent.
 	unsent struct{ error }
 	// lost: the copy may have reached a server and been carried out.
 	lost struct{ error }
@@ -94,19 +100,21 @@ type sending struct {
 	until  time.Time // when Options.RetryFor is over; zero before the first failure
 	moved  int       // how many copies a server refused because it was started anew
 	copies int       // how many copies name has named since the request began, or since it began anew
-	// kept is until when, by the store's clock, the server certainly keeps the answer to the first copy, if it was carried out.
+	// kept is until when, by the store's clock, the server certainly keeps the answer to the first
+	// copy, if it was carried out.
 	kept     time.Time
 	unsure   bool   // a copy may have been carried out
 	instance string // names the memory of answers of the server to which that copy went; set with unsure
 	doubt    bool   // see reply.doubt
-	// strange has the endpoints that cannot know what became of the copies in doubt, because their servers have another memory.
+	// strange has the endpoints that cannot know what became of the copies in doubt, because their
+	// servers have another memory.
 	strange map[*endpoint]bool
 	last    error // of the latest copy
 }
 
-// do sends a request to one server after another until one answers, Options.RetryFor is over, ctx ends, the store is closed, or no server
-// is left to which another copy may be sent. Each server is asked once before RetryFor counts. An answer that is a problem is returned as
-// an error.
+// do sends a request to one server after another until one answers, Options.RetryFor is over, ctx
+// ends, the store is closed, or no server is left to which another copy may be sent. Each server is
+// asked once before RetryFor counts. An answer that is a problem is returned as an error.
 func (s *Store) do(ctx context.Context, r *request) (*reply, error) {
 	x := &sending{Store: s, r: r}
 	if (r.again == keyed || r.again == anew) && r.key == "" {
@@ -119,8 +127,8 @@ func (s *Store) do(ctx context.Context, r *request) (*reply, error) {
 	return p, err
 }
 
-// inDoubt returns the error of a request that a server may have carried out whose answers nobody knows any more. err is what came of the
-// request after that, from servers that know nothing of it.
+// inDoubt returns the error of a request that a server may have carried out whose answers nobody
+// knows any more. err is what came of the request after that, from servers that know nothing of it.
 func inDoubt(err error) error {
 	return fmt.Errorf("the server that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, err)
 }
@@ -128,7 +136,8 @@ func inDoubt(err error) error {
 // untilAnswered is do for a request that has its key.
 func (x *sending) untilAnswered(ctx context.Context) (*reply, error) {
 	s, r := x.Store, x.r
-	// Other calls may change preferred meanwhile, so it is read once. Otherwise a server could be asked twice, and another one not at all.
+	// Other calls may change preferred meanwhile, so it is read once. Otherwise a server could be
+	// asked twice, and another one not at all.
 	first, n := int(s.preferred.Load()), len(s.endpoints)
 	pause := firstPause
 	for round := 0; ; round++ {
@@ -156,9 +165,10 @@ func (x *sending) untilAnswered(ctx context.Context) (*reply, error) {
 // isOver reports whether Options.RetryFor is over. It counts from the first failure.
 func (x *sending) isOver() bool { return !time.Now().Before(x.until) }
 
-// try sends a copy to one server, and another one at once if the server says that its memory is new, but no more than three times in
-// one call. It sends none if that server cannot know what became of the copies before. It returns neither a reply nor an error
-// if another server may be asked.
+// try sends a copy to one server, and another one at once if the server says that its memory is
+// new, but no more than three times in one call. It sends none if that server cannot know what
+// became of the copies before. It returns neither a reply nor an error if another server may be
+// asked.
 func (x *sending) try(ctx context.Context, e *endpoint) (*reply, error) {
 	for !x.strange[e] {
 		p, next, err := x.send(ctx, e)
@@ -185,14 +195,16 @@ func (x *sending) try(ctx context.Context, e *endpoint) (*reply, error) {
 	return nil, nil
 }
 
-// When no server has answered, do waits before it asks them again: firstPause at first, and each time twice as long, up to
-// lastPause. A random part of up to a half of the pause is added or subtracted, so that many clients do not ask at the same moment.
+// When no server has answered, do waits before it asks them again: firstPause at first, and each
+// time twice as long, up to lastPause. A random part of up to a half of the pause is added or
+// subtracted, so that many clients do not ask at the same moment.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
 
-// sleep waits for d. It returns false when ctx has ended before that, or the store was closed and somebody waits for the answer.
+// sleep waits for d. It returns false when ctx has ended before that, or the store was closed and
+// somebody waits for the answer.
 func (s *Store) sleep(ctx context.Context, r *request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -227,7 +239,8 @@ func (x *sending) giveUp(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", punctual.ErrUnreachable, err)
 }
 
-// send sends one copy to a server. When there is no answer, next reports whether another copy may be sent.
+// send sends one copy to a server. When there is no answer, next reports whether another copy may
+// be sent.
 func (x *sending) send(ctx context.Context, e *endpoint) (p *reply, next bool, err error) {
 	header := http.Header{}
 	if x.r.key != "" {
@@ -255,8 +268,8 @@ func (x *sending) send(ctx context.Context, e *endpoint) (p *reply, next bool, e
 	return x.classify(ctx, e, resp, header)
 }
 
-// write returns the body in a form that this server can read, and puts into the header which form that is and which form the answer
-// may have.
+// write returns the body in a form that this server can read, and puts into the header which form
+// that is and which form the answer may have.
 func (x *sending) write(e *endpoint, header http.Header) (body []byte, err error) {
 	form := wire.JSON
 	if e.compact.Load() {
@@ -282,11 +295,13 @@ func (x *sending) write(e *endpoint, header http.Header) (body []byte, err error
 	return body, nil
 }
 
-// name writes into the header of a request with a key what the server needs to recognize copies: the key, whether this is the first copy,
-// until when the request may be carried out, and which memory of answers is meant.
+// name writes into the header of a request with a key what the server needs to recognize copies:
+// the key, whether this is the first copy, until when the request may be carried out, and which
+// memory of answers is meant.
 //
-// If an earlier copy may have been carried out by a server with another memory, then a claim or settlement starts anew, as if there had
-// been no copy. For any other request the endpoint joins the strange ones, and name writes nothing.
+// If an earlier copy may have been carried out by a server with another memory, then a claim or
+// settlement starts anew, as if there had been no copy. For any other request the endpoint joins
+// the strange ones, and name writes nothing.
 func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) error {
 	if e.instance.Load() == nil || !e.asked.Load() {
 		if _, err := x.ask(ctx, e); err != nil {
@@ -338,14 +353,14 @@ func (x *sending) name(ctx context.Context, e *endpoint, header http.Header) err
 	return nil
 }
 
-// errOtherInstance is the error for a copy that is not sent to an endpoint, or that its server has refused, because the server has
-// another memory of answers than the copies before named.
+// errOtherInstance is the error for a copy that is not sent to an endpoint, or that its server has
+// refused, because the server has another memory of answers than the copies before named.
 func errOtherInstance(e *endpoint) error {
 	return fmt.Errorf("%s has been started anew and does not know what became of the request", e.name)
 }
 
-// classify decides what an answer means for the request, whose earlier copies may have been carried out: a reply, an error for the
-// caller, or (next) that another copy may be sent.
+// classify decides what an answer means for the request, whose earlier copies may have been carried
+// out: a reply, an error for the caller, or (next) that another copy may be sent.
 func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, header http.Header) (p *reply, next bool, err error) {
 	if resp.status == wire.StatusOtherInstance && *e.instance.Load() != header.Get(wire.HeaderInstance) {
 		e.asked.Store(false) // the server that was started anew may have another version
@@ -369,8 +384,8 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 	err = problem.Err()
 	switch problem.Code {
 	case "deadline":
-		// The server has not carried out this copy. It has no answer of an earlier copy, so unless such an answer may be forgotten by now,
-		// no earlier copy was carried out either.
+		// The server has not carried out this copy. It has no answer of an earlier copy, so unless
+		// such an answer may be forgotten by now, no earlier copy was carried out either.
 		if !problem.Definite || x.r.key == "" {
 			break
 		}
@@ -386,7 +401,8 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 		if !problem.Definite || !x.r.notAfter.IsZero() || header.Get(wire.HeaderNotAfter) == "" {
 			break
 		}
-		// After a step of the store's clock back, the NotAfter that was made from the estimate may lie too far ahead.
+		// After a step of the store's clock back, the NotAfter that was made from the estimate may
+		// lie too far ahead.
 		before, _ := x.clock.now()
 		if rerr := x.readClock(ctx, e, x.r.aside); rerr != nil {
 			err = errors.Join(err, rerr)
@@ -397,7 +413,8 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 			return nil, true, unsent{err}
 		}
 	case "closed", "store_failed", "unreachable", "locked":
-		// This server has not carried the copy out and cannot do so at the moment. Another server may, or this one soon.
+		// This server has not carried the copy out and cannot do so at the moment. Another server
+		// may, or this one soon.
 		return nil, true, unsent{fmt.Errorf("%s: %w", e.name, errors.New(problem.Detail))}
 	case "unauthenticated":
 		changed, rerr := x.token.reread()
@@ -416,8 +433,8 @@ func (x *sending) classify(ctx context.Context, e *endpoint, resp *response, hea
 	return nil, false, err
 }
 
-// fromStore reports whether a problem is the answer of the store, which has seen the earlier copies. Otherwise the server may have refused
-// the request before it reached the store.
+// fromStore reports whether a problem is the answer of the store, which has seen the earlier
+// copies. Otherwise the server may have refused the request before it reached the store.
 func fromStore(code string) bool {
 	switch code {
 	case "unauthenticated", "forbidden", "overloaded", "too_large", "invalid":

@@ -24,8 +24,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// faulty is a server that carries requests out. Then it does to some of them what a network or the end of a process may
-// do.
+// faulty is a server that carries requests out. Then it does to some of them what a network or the
+// end of a process may do.
 type faulty struct {
 	t     *testing.T
 	below *memstore.Store
@@ -155,8 +155,8 @@ func ackOf(d punctual.Delivery) []punctual.Settlement {
 	return []punctual.Settlement{{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck}}
 }
 
-// TestLostAnswers: each call whose answer is lost, once or thrice, is answered in the end. A call that changes something is carried out
-// once; one that only reads is carried out again each time.
+// TestLostAnswers: each call whose answer is lost, once or thrice, is answered in the end. A call
+// that changes something is carried out once; one that only reads is carried out again each time.
 func TestLostAnswers(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		f := newFaulty(t)
@@ -202,8 +202,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestServerEndsBetweenDoingAndAnswering: the next server does not know what became of a call. A push, an ack or a cancel is in doubt then,
-// and a claim is made anew.
+// TestServerEndsBetweenDoingAndAnswering: the next server does not know what became of a call. A
+// push, an ack or a cancel is in doubt then, and a claim is made anew.
 func TestServerEndsBetweenDoingAndAnswering(t *testing.T) {
 	f := newFaulty(t)
 	f.anew = true
@@ -275,7 +275,8 @@ func TestLostPurge(t *testing.T) {
 	}
 }
 
-// TestClaimerLeaves: when the caller of a claim leaves before the answer has come, the messages that the claim has leased are released.
+// TestClaimerLeaves: when the caller of a claim leaves before the answer has come, the messages
+// that the claim has leased are released.
 func TestClaimerLeaves(t *testing.T) {
 	f := newFaulty(t)
 	s := connect(t, nil, f.url)
@@ -297,7 +298,8 @@ func TestClaimerLeaves(t *testing.T) {
 	}
 }
 
-// TestReleaseReadsTheClock: a release that goes on while the store is closed reads the server's clock, if it has not for long.
+// TestReleaseReadsTheClock: a release that goes on while the store is closed reads the server's
+// clock, if it has not for long.
 func TestReleaseReadsTheClock(t *testing.T) {
 	f := newFaulty(t)
 	s := connect(t, nil, f.url)
@@ -378,7 +380,8 @@ func TestNoServer(t *testing.T) {
 	pushOne(t, s, "b")
 }
 
-// TestFailover: one of two servers of a store ends and is started again, then the other one ends. Calls succeed at the server that is there.
+// TestFailover: one of two servers of a store ends and is started again, then the other one ends.
+// Calls succeed at the server that is there.
 func TestFailover(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	a, b := serve(t, below, ""), serve(t, below, "")
@@ -486,8 +489,8 @@ func TestSomebodyElsesServer(t *testing.T) {
 	}
 }
 
-// TestToken: the token comes from a file, which is read again when the server refuses the token. The token is neither in the log nor in the
-// error of a push that is refused.
+// TestToken: the token comes from a file, which is read again when the server refuses the token.
+// The token is neither in the log nor in the error of a push that is refused.
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {

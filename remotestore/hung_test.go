@@ -18,8 +18,9 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// holdingProxy stands between clients and a server, and keeps back what the server sends on connections that it was told to hold. It still
-// carries what the client sends on them, as a network does that loses packets in one direction.
+// holdingProxy stands between clients and a server, and keeps back what the server sends on
+// connections that it was told to hold. It still carries what the client sends on them, as a
+// network does that loses packets in one direction.
 type holdingProxy struct {
 	listener net.Listener
 	server   string
@@ -53,7 +54,8 @@ func newHoldingProxy(t *testing.T, server string) *holdingProxy {
 	return p
 }
 
-// hold keeps back all that the server sends from now on to the connection whose client has this address for the server.
+// hold keeps back all that the server sends from now on to the connection whose client has this
+// address for the server.
 func (p *holdingProxy) hold(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,13 +106,15 @@ func (p *holdingProxy) answer(front, back net.Conn) {
 	}
 }
 
-// TestHungConnection: one connection hangs with a request that the server has carried out. The client's other calls go on, on other
-// connections, a claim that waits among them. A push that hangs ends with its context and says that it may have happened. A claim that hangs
-// ends with its context, and the messages that it has leased are released.
+// TestHungConnection: one connection hangs with a request that the server has carried out. The
+// client's other calls go on, on other connections, a claim that waits among them. A push that
+// hangs ends with its context and says that it may have happened. A claim that hangs ends with its
+// context, and the messages that it has leased are released.
 //
-// The server speaks HTTP/1.1 alone here, where each call under way has a connection to itself. Where it speaks HTTP/2 as well and says no
-// farewell, the pushes and amendments of a client share one connection, and those beside a push that hangs wait until the transport gives the
-// connection up.
+// The server speaks HTTP/1.1 alone here, where each call under way has a connection to itself.
+// Where it speaks HTTP/2 as well and says no farewell, the pushes and amendments of a client share
+// one connection, and those beside a push that hangs wait until the transport gives the connection
+// up.
 func TestHungConnection(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	h, err := server.New(below, nil)
@@ -134,7 +138,8 @@ func TestHungConnection(t *testing.T) {
 	p = newHoldingProxy(t, hs.Listener.Addr().String())
 	s := connect(t, &remotestore.Options{RetryFor: -1, Timeout: time.Hour}, "http://"+p.listener.Addr().String())
 
-	// hang makes a call of a path hang. It returns a function that ends the call, and a channel for the error of the call.
+	// hang makes a call of a path hang. It returns a function that ends the call, and a channel for
+	// the error of the call.
 	hang := func(path string, call func(ctx context.Context) error) (end func(), ended chan error) {
 		t.Helper()
 		next.Store(&path)
@@ -184,8 +189,9 @@ func TestHungConnection(t *testing.T) {
 	}
 }
 
-// othersGoOn pushes a message to another topic while a claim waits for it, and makes sure that the claim gets the message, that Get
-// returns it and that it can be acked. The context ends after 30 s, so that a hang fails the test.
+// othersGoOn pushes a message to another topic while a claim waits for it, and makes sure that the
+// claim gets the message, that Get returns it and that it can be acked. The context ends after 30
+// s, so that a hang fails the test.
 func othersGoOn(t *testing.T, s *remotestore.Store) {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), 30*time.Second)

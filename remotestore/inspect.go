@@ -17,8 +17,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// call sends a request without a key, decodes its answer and converts it. wrong is the error of malformed arguments, or nil. call
-// returns it without sending anything, unless the store is closed or ctx has ended, whose errors come first.
+// call sends a request without a key, decodes its answer and converts it. wrong is the error of
+// malformed arguments, or nil. call returns it without sending anything, unless the store is closed
+// or ctx has ended, whose errors come first.
 func call[A, R any](ctx context.Context, s *Store, name string, wrong error, r *request, query url.Values, convert func(*A) (R, error)) (out R, err error) {
 	if err := s.calls.Begin(ctx); err != nil {
 		return out, fmt.Errorf("%s: %w", name, err)
@@ -70,14 +71,16 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	return call(ctx, s, "get", wrong, read(wire.MessagePath(topic, id)), nil, (*wire.Message).Info)
 }
 
-// Finished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind the server keeps no finished records.
+// Finished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind
+// the server keeps no finished records.
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	wrong := errors.Join(storekit.CheckTopic(topic), storekit.CheckID(id))
 	return call(ctx, s, "finished", wrong, read(wire.FinishedPath(topic, id)), nil, (*wire.Finished).Finished)
 }
 
-// ListFinished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store behind the server keeps no finished records,
-// or the server is too old to list them. The server answers with up to 1000 records at a time.
+// ListFinished implements punctual.FinishedKeeper. It fails with ErrUnsupported when the store
+// behind the server keeps no finished records, or the server is too old to list them. The server
+// answers with up to 1000 records at a time.
 func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (punctual.FinishedPage, error) {
 	q, wrong := storekit.CheckFinished(q)
 	query := parameters("outcome", string(q.Outcome), "from", wire.TimeText(q.From), "to", wire.TimeText(q.To), "after", q.After)
@@ -90,8 +93,8 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	return call(ctx, s, "list finished", wrong, read(wire.TopicPath(q.Topic, "finished")), query, (*wire.FinishedPage).Page)
 }
 
-// Consumers implements storekit.ConsumerReporter with the consumers that the answering server has seen. It fails with ErrUnsupported
-// when that server is too old to record them.
+// Consumers implements storekit.ConsumerReporter with the consumers that the answering server has
+// seen. It fails with ErrUnsupported when that server is too old to record them.
 func (s *Store) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
 	wrong := storekit.CheckTopic(topic)
 	return call(ctx, s, "consumers", wrong, read(wire.TopicPath(topic, "consumers")), nil, (*wire.Consumers).All)
@@ -128,8 +131,9 @@ func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	})
 }
 
-// TopicNames implements storekit.TopicNamer. The server names only the topics that this program may inspect. TopicNames fails with
-// ErrUnsupported when the store behind the server is no storekit.TopicNamer.
+// TopicNames implements storekit.TopicNamer. The server names only the topics that this program may
+// inspect. TopicNames fails with ErrUnsupported when the store behind the server is no
+// storekit.TopicNamer.
 func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string, error) {
 	query := parameters("prefix", q.Prefix, "suffix", q.Suffix)
 	return call(ctx, s, "topic names", nil, read(wire.PathNames), query, func(a *wire.Names) ([]string, error) {
@@ -252,15 +256,16 @@ func (s *Store) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	return e.findings, errors.Join(err, e.err)
 }
 
-// Space implements storekit.SpaceReporter for the store behind the server. It fails with ErrUnsupported when that store is no
-// storekit.SpaceReporter.
+// Space implements storekit.SpaceReporter for the store behind the server. It fails with
+// ErrUnsupported when that store is no storekit.SpaceReporter.
 func (s *Store) Space(ctx context.Context) (storekit.Space, error) {
 	return call(ctx, s, "space", nil, read(wire.PathSpace), nil, func(a *wire.Space) (storekit.Space, error) {
 		return storekit.Space{Free: a.Free, Total: a.Total, Reserve: a.Reserve}, nil
 	})
 }
 
-// Clock implements storekit.ClockKeeper for the store behind the server. It fails with ErrUnsupported when that store is no storekit.ClockKeeper.
+// Clock implements storekit.ClockKeeper for the store behind the server. It fails with
+// ErrUnsupported when that store is no storekit.ClockKeeper.
 func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
 	return call(ctx, s, "clock", nil, read(wire.PathStanding), nil, (*wire.ClockState).State)
 }

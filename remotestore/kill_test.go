@@ -26,7 +26,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// How many rounds the tests make at least, on a directory and with two servers, unless PUNCTUAL_TORTURE_CYCLES asks for another number.
+// How many rounds the tests make at least, on a directory and with two servers, unless
+// PUNCTUAL_TORTURE_CYCLES asks for another number.
 const (
 	killRounds           = 2
 	killRoundsTwoServers = 1
@@ -37,9 +38,10 @@ const killClients = 2
 
 // The servers are processes of the command itself, "punctual serve".
 
-// TestSlowKillServer kills the server of a directory again and again while processes work through it. Half of the processes use a
-// network that delays, resets connections and loses answers. The ledger compares the answers that the processes got with what they
-// and a reading of the whole store find later.
+// TestSlowKillServer kills the server of a directory again and again while processes work through
+// it. Half of the processes use a network that delays, resets connections and loses answers. The
+// ledger compares the answers that the processes got with what they and a reading of the whole
+// store find later.
 func TestSlowKillServer(t *testing.T) {
 	t.Parallel()
 	k := newKillRun(t, ledger.KeepsTransactions, diskPrefix+filepath.Join(t.TempDir(), "store"), 1)
@@ -53,9 +55,10 @@ func TestSlowKillServer(t *testing.T) {
 	}
 }
 
-// TestSlowKillOneOfTwoServers kills one of two servers over one Redis, in turn and about a second apart, while processes work through both.
-// In every other round it kills one of them once more while that starts. The other server knows what became of the requests, so the ledger
-// need not be told of kills.
+// TestSlowKillOneOfTwoServers kills one of two servers over one Redis, in turn and about a second
+// apart, while processes work through both. In every other round it kills one of them once more
+// while that starts. The other server knows what became of the requests, so the ledger need not be
+// told of kills.
 func TestSlowKillOneOfTwoServers(t *testing.T) {
 	t.Parallel()
 	rs := redisrig.Start(t, "--appendfsync", "always")
@@ -69,7 +72,8 @@ func TestSlowKillOneOfTwoServers(t *testing.T) {
 	k.run(killRoundsTwoServers, func() bool { return true })
 }
 
-// TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There only the server that gave an answer knows it.
+// TestSlowKillOneOfTwoServersOnPostgres does the same over one PostgreSQL. There only the server
+// that gave an answer knows it.
 func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	t.Parallel()
 	ps := pgrig.Start(t)
@@ -82,7 +86,8 @@ func TestSlowKillOneOfTwoServersOnPostgres(t *testing.T) {
 	k.run(killRoundsTwoServers, func() bool { return true })
 }
 
-// useBoth gives the clients the URLs of both servers, half of them in one order and half in the other.
+// useBoth gives the clients the URLs of both servers, half of them in one order and half in the
+// other.
 func (k *killRun) useBoth() {
 	a, b := "http://"+k.servers[0].addr, "http://"+k.servers[1].addr
 	k.urls = []string{a + "," + b, b + "," + a}
@@ -102,17 +107,20 @@ type killRun struct {
 	store   string
 	servers []*killedServer
 	urls    []string // of the clients in turn
-	// sharesAnswers says that the store keeps answers for all servers, so the ledger need not be told of kills.
+	// sharesAnswers says that the store keeps answers for all servers, so the ledger need not be
+	// told of kills.
 	sharesAnswers bool
-	// idle reports whether nobody is connected to the Redis or PostgreSQL below; nil for a directory.
+	// idle reports whether nobody is connected to the Redis or PostgreSQL below; nil for a
+	// directory.
 	idle    func() (bool, error)
 	ledger  *ledger.Ledger
 	rng     *rand.Rand
 	process int64
 	lines   []ledger.Line // the latest lines, about linesKept of them at most
-	// kills are the kills of this round. killed, loaded and starting count the kills of servers beside working clients: all of them, those
-	// with calls under way, and those of servers that were starting; clients counts the kills of clients. underWay counts the calls that were
-	// under way at a kill; answered, doubtful and rests count them by what became of them.
+	// kills are the kills of this round. killed, loaded and starting count the kills of servers
+	// beside working clients: all of them, those with calls under way, and those of servers that
+	// were starting; clients counts the kills of clients. underWay counts the calls that were under
+	// way at a kill; answered, doubtful and rests count them by what became of them.
 	kills                               []interval
 	killed, loaded, starting, clients   int
 	underWay, answered, doubtful, rests int
@@ -130,7 +138,8 @@ type killedServer struct {
 func newKillRun(t *testing.T, keeps ledger.Durable, store string, servers int) *killRun {
 	t.Helper()
 	k := &killRun{t: t, dir: t.TempDir(), program: buildCommand(t), store: store, ledger: ledger.New(keeps), rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0))}
-	// A copy of a claim may come when the leases of the first copy have run out, and is then answered without those messages.
+	// A copy of a claim may come when the leases of the first copy have run out, and is then
+	// answered without those messages.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
 	for range servers {
@@ -146,8 +155,8 @@ func newKillRun(t *testing.T, keeps ledger.Durable, store string, servers int) *
 	return k
 }
 
-// freeAddr returns an address on which nobody listens. On Linux no outgoing connection has this address as its own, which would keep a
-// server from listening there again.
+// freeAddr returns an address on which nobody listens. On Linux no outgoing connection has this
+// address as its own, which would keep a server from listening there again.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	host := "127.0.0.1"
@@ -162,8 +171,8 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// run makes that many rounds, or as many as PUNCTUAL_TORTURE_CYCLES says, and up to ten times as many in all until enough returns true,
-// because some faults happen only by chance.
+// run makes that many rounds, or as many as PUNCTUAL_TORTURE_CYCLES says, and up to ten times as
+// many in all until enough returns true, because some faults happen only by chance.
 func (k *killRun) run(rounds int, enough func() bool) {
 	t := k.t
 	rounds = ledger.FromEnv(t, "PUNCTUAL_TORTURE_CYCLES", rounds)
@@ -187,8 +196,9 @@ func (k *killRun) run(rounds int, enough func() bool) {
 	}
 }
 
-// audit delivers and reads all that is left in a directory, with a clock that it shifts to the due times. The clocks of Redis and
-// PostgreSQL cannot be shifted, so there audit only has the store check itself. What is there was read at the end of the last round.
+// audit delivers and reads all that is left in a directory, with a clock that it shifts to the due
+// times. The clocks of Redis and PostgreSQL cannot be shifted, so there audit only has the store
+// check itself. What is there was read at the end of the last round.
 func (k *killRun) audit() {
 	ctx, quiet := k.t.Context(), slog.New(slog.DiscardHandler)
 	if dir, ok := strings.CutPrefix(k.store, diskPrefix); ok {
@@ -231,16 +241,20 @@ func (k *killRun) String() string {
 		k.killed, k.loaded, k.starting, k.clients, k.underWay, k.answered, k.doubtful, k.rests, k.ledger)
 }
 
-// auditProcess is the number of the process of the audit. The readings at the end of the rounds have the numbers after it.
+// auditProcess is the number of the process of the audit. The readings at the end of the rounds
+// have the numbers after it.
 const auditProcess = 1 << 20
 
-// linesKept is about how many lines are kept at most, so that they can be read when a promise was broken.
+// linesKept is about how many lines are kept at most, so that they can be read when a promise was
+// broken.
 const linesKept = 200_000
 
-// killsPerRound is how often servers are killed in a round before all are. In every other round a server is also killed while it starts.
+// killsPerRound is how often servers are killed in a round before all are. In every other round a
+// server is also killed while it starts.
 const killsPerRound = 2
 
-// round lets processes work and kills servers meanwhile. Then it kills all processes and servers, and reads what is in the store.
+// round lets processes work and kills servers meanwhile. Then it kills all processes and servers,
+// and reads what is in the store.
 func (k *killRun) round(i int) {
 	for _, s := range k.servers {
 		k.start(s)
@@ -289,7 +303,8 @@ func (k *killRun) round(i int) {
 	k.report()
 }
 
-// launch starts the process of a server and returns when that is about to run the command, before the store is opened.
+// launch starts the process of a server and returns when that is about to run the command, before
+// the store is opened.
 func (k *killRun) launch(s *killedServer) {
 	p, err := ledger.StartChild("TestKillServerChild", ledger.Child{Program: k.program, Store: k.store, Journal: s.addr})
 	if err != nil {
@@ -351,7 +366,8 @@ func (k *killRun) startClients(journal string) (ps []*ledger.ChildProcess) {
 	return ps
 }
 
-// read hands the lines of a round to the ledger, counts the calls that were under way at a kill, and removes the journal.
+// read hands the lines of a round to the ledger, counts the calls that were under way at a kill,
+// and removes the journal.
 func (k *killRun) read(journal string) {
 	if !k.sharesAnswers {
 		for _, x := range k.kills {
@@ -402,8 +418,8 @@ func (k *killRun) read(journal string) {
 	}
 }
 
-// awaitQuiet waits until the Redis or PostgreSQL below has seen the end of all connections, so that no change can come from killed
-// processes any more.
+// awaitQuiet waits until the Redis or PostgreSQL below has seen the end of all connections, so that
+// no change can come from killed processes any more.
 func (k *killRun) awaitQuiet() {
 	if k.idle == nil {
 		return
@@ -425,7 +441,8 @@ func (k *killRun) add(e ledger.Line) {
 	k.ledger.Add(e)
 }
 
-// look reads all that is in the store. Otherwise the outcomes that each kill leaves open would multiply from round to round.
+// look reads all that is in the store. Otherwise the outcomes that each kill leaves open would
+// multiply from round to round.
 func (k *killRun) look(process int64) error {
 	s, err := remotestore.Open(k.t.Context(), []string{"http://" + k.servers[0].addr}, nil)
 	if err != nil {
@@ -447,8 +464,8 @@ func TestKillServerChild(t *testing.T) {
 		t.Skip("this is a child process of another test")
 	}
 	c.Say(ledger.Opening)
-	// The output of the command goes to the parent by file descriptor 3. A shell redirects it, because the system call for that has
-	// different names on different systems.
+	// The output of the command goes to the parent by file descriptor 3. A shell redirects it,
+	// because the system call for that has different names on different systems.
 	serve := []string{"/bin/sh", "-c", `exec "$0" "$@" >&3`, c.Program, "serve", "--no-console", "--rate", "1000000", "--store", c.Store, "--listen", c.Journal}
 	t.Fatal(syscall.Exec(serve[0], serve, os.Environ()))
 }

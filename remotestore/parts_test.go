@@ -14,8 +14,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestKeysOfParts: a call whose caller gave the longest key that is allowed is sent in several requests. Each of them has a key of its own,
-// and a repetition of the call has the same keys, so that nothing is stored twice.
+// TestKeysOfParts: a call whose caller gave the longest key that is allowed is sent in several
+// requests. Each of them has a key of its own, and a repetition of the call has the same keys, so
+// that nothing is stored twice.
 func TestKeysOfParts(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	h, err := server.New(below, &server.Options{Limits: server.Limits{MaxBody: 3000, MaxRequest: 4096}})

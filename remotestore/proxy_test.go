@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// roughProxy stands between clients and a server and does at random what networks do. It delays what it carries,
-// resets connections while a request is on its way, and loses answers that the server has given.
+// roughProxy stands between clients and a server and does at random what networks do. It delays
+// what it carries, resets connections while a request is on its way, and loses answers that the
+// server has given.
 type roughProxy struct {
 	addr, server string
 	listener     net.Listener
@@ -90,15 +91,16 @@ func (p *roughProxy) enter(ends ...net.Conn) bool {
 	return !p.closed
 }
 
-// One in delayOneIn pieces of a request or an answer is delayed, by delayMost at most, and one in resetOneIn is thrown away with its
-// connection.
+// One in delayOneIn pieces of a request or an answer is delayed, by delayMost at most, and one in
+// resetOneIn is thrown away with its connection.
 const (
 	delayOneIn = 20
 	resetOneIn = 100
 	delayMost  = 50 * time.Millisecond
 )
 
-// carry carries one direction until either end is gone. It counts in thrown the pieces that it throws away.
+// carry carries one direction until either end is gone. It counts in thrown the pieces that it
+// throws away.
 func (p *roughProxy) carry(from, to net.Conn, thrown *atomic.Int64) {
 	defer p.end(from, to)
 	b := make([]byte, 64<<10)

@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// dying is a server that is to end with one request for a path: it carries the request out, loses the answer and answers nothing more.
+// dying is a server that is to end with one request for a path: it carries the request out, loses
+// the answer and answers nothing more.
 type dying struct {
 	t      *testing.T
 	server *server.Server
@@ -73,7 +74,8 @@ func (d *dying) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler) // the connection ends without an answer
 }
 
-// dieAfter makes the next request for a path the last one. ran is called after that request was carried out and before its answer is lost.
+// dieAfter makes the next request for a path the last one. ran is called after that request was
+// carried out and before its answer is lost.
 func (d *dying) dieAfter(path string, ran func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,8 +249,8 @@ func callsOf() []verbOf {
 	}
 }
 
-// P3, P5, P7, P13: when a server ends after it has carried a call out and before it answers, the call is sent to the other server, and is
-// carried out once.
+// P3, P5, P7, P13: when a server ends after it has carried a call out and before it answers, the
+// call is sent to the other server, and is carried out once.
 func TestSlowServerGoneBetweenDoingAndAnswering(t *testing.T) {
 	t.Parallel()
 	single := "redis://" + redisrig.Start(t).Addr

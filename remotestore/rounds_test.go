@@ -21,8 +21,8 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// piped are servers that clients reach through net.Pipe, so that calls can be tested in virtual time. The server NAME has the URL
-// unix:/NAME.
+// piped are servers that clients reach through net.Pipe, so that calls can be tested in virtual
+// time. The server NAME has the URL unix:/NAME.
 type piped struct {
 	t *testing.T
 
@@ -145,8 +145,9 @@ func handler(t *testing.T, s punctual.Store) *server.Server {
 	return h
 }
 
-// TestPausesBesideAServerThatCannotKnow: one server carries a push out and is gone before it has answered. The other one has another memory of
-// answers, so it is not asked any more. The first one may come back with its answer, so it is asked until RetryFor is over, with pauses.
+// TestPausesBesideAServerThatCannotKnow: one server carries a push out and is gone before it has
+// answered. The other one has another memory of answers, so it is not asked any more. The first one
+// may come back with its answer, so it is asked until RetryFor is over, with pauses.
 func TestPausesBesideAServerThatCannotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := closing(t, memstore.New(nil), nil)
@@ -189,8 +190,8 @@ func TestPausesBesideAServerThatCannotKnow(t *testing.T) {
 	})
 }
 
-// TestEachServerIsAskedOnce: with a RetryFor below zero a call asks each server once. It succeeds at the last one if the others are gone, and
-// fails when all are gone.
+// TestEachServerIsAskedOnce: with a RetryFor below zero a call asks each server once. It succeeds
+// at the last one if the others are gone, and fails when all are gone.
 func TestEachServerIsAskedOnce(t *testing.T) {
 	below := closing(t, memstore.New(nil), nil)
 	p := newPiped(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// TestSpace: Space returns the space of the store behind the server, or ErrUnsupported if that store does not know it.
+// TestSpace: Space returns the space of the store behind the server, or ErrUnsupported if that
+// store does not know it.
 func TestSpace(t *testing.T) {
 	dir := t.TempDir()
 	below, err := diskstore.Open(dir, nil)

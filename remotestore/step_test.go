@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/ledger"
 )
 
-// steppedServer is a server whose store's clock the test sets, and a client that was connected before.
+// steppedServer is a server whose store's clock the test sets, and a client that was connected
+// before.
 type steppedServer struct {
 	*testing.T
 	store *remotestore.Store
@@ -32,7 +33,8 @@ func overDisk(t *testing.T) *steppedServer {
 	return x
 }
 
-// step sets the clock, and makes sure that the store goes by it: its clock follows the source forward, and never goes back with the source.
+// step sets the clock, and makes sure that the store goes by it: its clock follows the source
+// forward, and never goes back with the source.
 func (x *steppedServer) step(ahead time.Duration) {
 	x.Helper()
 	before, err := x.below.Now(x.Context())
@@ -54,14 +56,16 @@ func (x *steppedServer) step(ahead time.Duration) {
 	x.ahead = ahead
 }
 
-// clockSteps are by how much the source of the store's clock is ahead of the machine's clock, one after the other. While the source is behind
-// it is not set forward, because a store would take that for elapsed time, and step.
+// clockSteps are by how much the source of the store's clock is ahead of the machine's clock, one
+// after the other. While the source is behind it is not set forward, because a store would take
+// that for elapsed time, and step.
 var clockSteps = []time.Duration{
 	0, time.Second, time.Hour, -time.Minute, -time.Hour, 30 * 24 * time.Hour, 30*24*time.Hour - 5*time.Minute, 31 * 24 * time.Hour,
 }
 
-// P2, P7, P8, P11: however the clock below a server steps, its clients can push, amend, claim and settle right after the step.
-// The message comes once, in its first attempt, and not before it is due by the server's clock.
+// P2, P7, P8, P11: however the clock below a server steps, its clients can push, amend, claim and
+// settle right after the step. The message comes once, in its first attempt, and not before it is
+// due by the server's clock.
 func TestClockOfAServerSteps(t *testing.T) {
 	x := overDisk(t)
 	for i, ahead := range clockSteps {
@@ -73,7 +77,8 @@ func TestClockOfAServerSteps(t *testing.T) {
 	}
 }
 
-// P8, P13: a client that has read the clock while it was ahead goes on right after the step, with all calls and without an error.
+// P8, P13: a client that has read the clock while it was ahead goes on right after the step, with
+// all calls and without an error.
 func TestStoreUnderAServerStepsBack(t *testing.T) {
 	x := overDisk(t)
 	keeper, err := punctual.As[storekit.ClockKeeper](x.below)

@@ -19,29 +19,33 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The functions on the schedules of a Queue. They need a store that is an Inspector, except for Delete, and those that
-// put, pause, resume and skip need one that also has follow-ups (Abilities.Follow); with any other store they return
-// ErrUnsupported. QueueConfig.Prepare is called for the occurrences that Run and
-// Backfill store, and neither for schedules nor for what a duty stores.
+// The functions on the schedules of a Queue. They need a store that is an Inspector, except for
+// Delete, and those that put, pause, resume and skip need one that also has follow-ups
+// (Abilities.Follow); with any other store they return ErrUnsupported. QueueConfig.Prepare is
+// called for the occurrences that Run and Backfill store, and neither for schedules nor for what a
+// duty stores.
 
 const (
-	// editTries is how often an edit reads a schedule at most, because somebody else has changed it between its reading and its storing.
+	// editTries is how often an edit reads a schedule at most, because somebody else has changed it
+	// between its reading and its storing.
 	editTries = 20
-	// editPause is how long an edit that met another one waits at most before it reads again. The time is random, so that of several
-	// edits that began together one cannot lose each time.
+	// editPause is how long an edit that met another one waits at most before it reads again. The
+	// time is random, so that of several edits that began together one cannot lose each time.
 	editPause = 5 * time.Millisecond
 )
 
-// Put stores a schedule, or gives the one with this topic and name another definition. It returns PushStored for a new
-// schedule, PushReplaced for a changed one or one whose message was dead, and otherwise PushDuplicate when the schedule was like
-// this already, so that a program may declare its schedules whenever it starts.
+// Put stores a schedule, or gives the one with this topic and name another definition. It returns
+// PushStored for a new schedule, PushReplaced for a changed one or one whose message was dead, and
+// otherwise PushDuplicate when the schedule was like this already, so that a program may declare
+// its schedules whenever it starts.
 //
-// A new schedule comes for the first time after the store's clock. A changed one keeps its counters and its pause. The times of
-// the former definition that have come and are not stored yet still count, so that none is lost between a change and a duty.
+// A new schedule comes for the first time after the store's clock. A changed one keeps its counters
+// and its pause. The times of the former definition that have come and are not stored yet still
+// count, so that none is lost between a change and a duty.
 //
-// A definition that is wrong or has no time any more is an ErrInvalid that names the place, ErrTooLarge if it is too long;
-// nothing is changed then. ErrOverloaded says that the times of the definition were changed four times already while no duty
-// stored what had come.
+// A definition that is wrong or has no time any more is an ErrInvalid that names the place,
+// ErrTooLarge if it is too long; nothing is changed then. ErrOverloaded says that the times of the
+// definition were changed four times already while no duty stored what had come.
 func Put(ctx context.Context, q *punctual.Queue, s Schedule) (punctual.PushStatus, error) {
 	d, err := s.definition()
 	if err != nil {
@@ -72,9 +76,10 @@ func Put(ctx context.Context, q *punctual.Queue, s Schedule) (punctual.PushStatu
 	})
 }
 
-// Pause pauses a schedule until Resume. Occurrences that are stored already are delivered all the same, unless the
-// topic is paused (Settings.DeliveryPaused). by and note say who paused the schedule and why, for those who list schedules; both
-// may be empty. A schedule that is paused already gets the new by and note. ErrNotFound: there is no such schedule.
+// Pause pauses a schedule until Resume. Occurrences that are stored already are delivered all the
+// same, unless the topic is paused (Settings.DeliveryPaused). by and note say who paused the
+// schedule and why, for those who list schedules; both may be empty. A schedule that is paused
+// already gets the new by and note. ErrNotFound: there is no such schedule.
 func Pause(ctx context.Context, q *punctual.Queue, topic, name, by, note string) error {
 	const most = 1000
 	if len(by)+len(note) > most {
@@ -89,15 +94,17 @@ func Pause(ctx context.Context, q *punctual.Queue, topic, name, by, note string)
 	})
 }
 
-// Resume ends the pause of a schedule. The times that came meanwhile are left out and count as skipped, unless catchUp is
-// true: then they count as missed, and Schedule.Missed says what becomes of them. A schedule that is not paused stays as it is.
+// Resume ends the pause of a schedule. The times that came meanwhile are left out and count as
+// skipped, unless catchUp is true: then they count as missed, and Schedule.Missed says what becomes
+// of them. A schedule that is not paused stays as it is.
 func Resume(ctx context.Context, q *punctual.Queue, topic, name string, catchUp bool) error {
 	return changeSchedule(ctx, q, topic, name, func(r *rule.Record, now int64, _ *cron.Zones) (bool, error) {
 		return r.Resume(catchUp, now), nil
 	})
 }
 
-// Skip leaves out the next n times of a schedule, 1 to MaxSkip, and returns them. They count as skipped when they come.
+// Skip leaves out the next n times of a schedule, 1 to MaxSkip, and returns them. They count as
+// skipped when they come.
 func Skip(ctx context.Context, q *punctual.Queue, topic, name string, n int) ([]Occurrence, error) {
 	if n < 1 || n > MaxSkip {
 		return nil, (&Schedule{Topic: topic, Name: name}).errorf(punctual.ErrInvalid, "skip %d times: use 1 to %d", n, MaxSkip)
@@ -133,9 +140,9 @@ func Delete(ctx context.Context, q *punctual.Queue, topic, name string) error {
 	return answers[0].Err
 }
 
-// Run stores an occurrence for now, beside those of the Spec, also while the schedule is paused and whatever Overlap
-// says. Its ID has milliseconds, NAME~20261120T080000.417Z, and it has the header HeaderManual with "run". The schedule itself
-// does not change.
+// Run stores an occurrence for now, beside those of the Spec, also while the schedule is paused and
+// whatever Overlap says. Its ID has milliseconds, NAME~20261120T080000.417Z, and it has the header
+// HeaderManual with "run". The schedule itself does not change.
 func Run(ctx context.Context, q *punctual.Queue, topic, name string) (punctual.PushResult, error) {
 	_, r, err := readSchedule(ctx, q, topic, name)
 	if err != nil {
@@ -154,9 +161,10 @@ func Run(ctx context.Context, q *punctual.Queue, topic, name string) (punctual.P
 
 // BackfillReport says what a Backfill did, or would do.
 type BackfillReport struct {
-	// Times are the times that the Spec has between the two instants, Due without regard to Spread. After a backfill, Status
-	// is "stored", or the State of a message that was there already and was kept, or "finished" where the topic only remembers
-	// the ID (Settings.DedupeWindow). An occurrence that has finished and whose ID is not remembered is stored again.
+	// Times are the times that the Spec has between the two instants, Due without regard to Spread.
+	// After a backfill, Status is "stored", or the State of a message that was there already and
+	// was kept, or "finished" where the topic only remembers the ID (Settings.DedupeWindow). An
+	// occurrence that has finished and whose ID is not remembered is stored again.
 	Times []Occurrence
 	// Stored is how many were stored, Kept how many were there. Both are 0 after a dry run.
 	Stored, Kept int
@@ -165,10 +173,12 @@ type BackfillReport struct {
 // OccurrenceStored is the Status of an occurrence that a Backfill has stored.
 const OccurrenceStored OccurrenceStatus = "stored"
 
-// Backfill stores the occurrences that a schedule has from one instant to another, both included, by the definition that it has
-// now and whatever its pause and its policies say. They are due at once, and have the header HeaderManual with "backfill". An
-// occurrence whose ID is in use, also by a dead message, is kept. to is at most the store's clock, and more than MaxBackfill
-// times are ErrTooLarge. With dry nothing is stored. After an error, repeat the call: it stores those that are not there.
+// Backfill stores the occurrences that a schedule has from one instant to another, both included,
+// by the definition that it has now and whatever its pause and its policies say. They are due at
+// once, and have the header HeaderManual with "backfill". An occurrence whose ID is in use, also by
+// a dead message, is kept. to is at most the store's clock, and more than MaxBackfill times are
+// ErrTooLarge. With dry nothing is stored. After an error, repeat the call: it stores those that
+// are not there.
 func Backfill(ctx context.Context, q *punctual.Queue, topic, name string, from, to time.Time, dry bool) (BackfillReport, error) {
 	about := Schedule{Topic: topic, Name: name}
 	_, r, err := readSchedule(ctx, q, topic, name)
@@ -242,22 +252,26 @@ type Info struct {
 	Ended bool
 	// Overdue is the time that has come and is not decided yet; zero when there is none.
 	Overdue time.Time
-	// LastMissed is the latest of the last times that no duty got to in time and that Schedule.Missed did not make up for. Zero when there
-	// is none.
+	// LastMissed is the latest of the last times that no duty got to in time and that
+	// Schedule.Missed did not make up for. Zero when there is none.
 	LastMissed time.Time
-	// Ahead is the latest time that is decided, or at which the schedule was changed, while that lies ahead because the store's clock has
-	// stepped back since. A duty then has the schedule begin again after the step. Zero otherwise.
+	// Ahead is the latest time that is decided, or at which the schedule was changed, while that
+	// lies ahead because the store's clock has stepped back since. A duty then has the schedule
+	// begin again after the step. Zero otherwise.
 	Ahead time.Time
-	// Problem says in English why the schedule does not come as its Spec says, and what to do. It is empty when all is well; a pause
-	// and an end are no problems. The problems: this program does not know the zone, or a newer program has written the schedule, so
-	// that there are no Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it (Put mends
-	// the last two); times that lie ahead are decided (Ahead); a time has been overdue for ten seconds; or times are left out because of
-	// an occurrence on which nobody works.
+	// Problem says in English why the schedule does not come as its Spec says, and what to do. It
+	// is empty when all is well; a pause and an end are no problems. The problems: this program
+	// does not know the zone, or a newer program has written the schedule, so that there are no
+	// Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it
+	// (Put mends the last two); times that lie ahead are decided (Ahead); a time has been overdue
+	// for ten seconds; or times are left out because of an occurrence on which nobody works.
 	Problem string
-	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is overdue, that of the occurrence on which
-	// nobody works, or one that lies ahead. Zero if that is not known.
+	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is
+	// overdue, that of the occurrence on which nobody works, or one that lies ahead. Zero if that
+	// is not known.
 	ProblemSince time.Time
-	// After is set for the last schedule of a list with a Limit, unless the list ends there: Query.After of the next page.
+	// After is set for the last schedule of a list with a Limit, unless the list ends there:
+	// Query.After of the next page.
 	After string
 }
 
@@ -271,14 +285,17 @@ type Paused struct {
 type Query struct {
 	// Topic is the topic of the schedules. Empty stands for all topics that have schedules.
 	Topic string
-	// Next and Last are how many times ahead and how many of the latest times each Info has, 0 to 10,000 and 0 to 20.
-	// Each of Last whose occurrence was stored costs a call or two of the store.
+	// Next and Last are how many times ahead and how many of the latest times each Info has, 0 to
+	// 10,000 and 0 to 20. Each of Last whose occurrence was stored costs a call or two of the
+	// store.
 	Next, Last int
-	// Select, if not nil, says which schedules to yield, by topic and name. It is called for each schedule in the order of the
-	// list, before the calls that Last costs, so that a page of a long list costs no more than a page of a short one.
+	// Select, if not nil, says which schedules to yield, by topic and name. It is called for each
+	// schedule in the order of the list, before the calls that Last costs, so that a page of a long
+	// list costs no more than a page of a short one.
 	Select func(topic, name string) bool
-	// Limit is how many schedules the list has at most; 0 sets no limit. After is the After of the last schedule of a
-	// former list, behind which the list begins; empty begins at the start. Both need a Topic.
+	// Limit is how many schedules the list has at most; 0 sets no limit. After is the After of the
+	// last schedule of a former list, behind which the list begins; empty begins at the start. Both
+	// need a Topic.
 	Limit int
 	After string
 }
@@ -297,7 +314,8 @@ func Get(ctx context.Context, q *punctual.Queue, topic, name string) (Info, erro
 	return scheduleInfo(ctx, q, topic, &info, Query{Next: shown, Last: shown}, &scheduleReading{now: now})
 }
 
-// Next returns the next n times of a schedule, 0 to 10,000: fewer when it ends. A pause does not change them.
+// Next returns the next n times of a schedule, 0 to 10,000: fewer when it ends. A pause does not
+// change them.
 func Next(ctx context.Context, q *punctual.Queue, topic, name string, n int) ([]Occurrence, error) {
 	if n < 0 || n > MaxBackfill {
 		return nil, storekit.Invalidf("the next %d times: use 0 to %d", n, MaxBackfill)
@@ -311,9 +329,10 @@ func Next(ctx context.Context, q *punctual.Queue, topic, name string, n int) ([]
 	return t.Next, err
 }
 
-// List yields the schedules that sq selects, topic by topic, in the order in which they come next; those whose message is
-// dead come first, and those that are paused or have ended come last. It ends after the first error. A schedule that comes while
-// the loop runs may be yielded as it was or as it is then, or not at all.
+// List yields the schedules that sq selects, topic by topic, in the order in which they come next;
+// those whose message is dead come first, and those that are paused or have ended come last. It
+// ends after the first error. A schedule that comes while the loop runs may be yielded as it was or
+// as it is then, or not at all.
 func List(ctx context.Context, q *punctual.Queue, sq Query) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		topics, now, err := scheduleTopics(ctx, q, sq)
@@ -337,8 +356,9 @@ func List(ctx context.Context, q *punctual.Queue, sq Query) iter.Seq2[Info, erro
 // scheduleStates are the states of the messages of schedules, in the order of a list.
 var scheduleStates = [...]punctual.State{punctual.StateDead, punctual.StateReady, punctual.StateLeased, punctual.StateScheduled}
 
-// schedulesOf yields the schedules of one topic and reports whether the list goes on behind them. It asks for no more messages than sq.Limit
-// leaves, so that the last schedule of the list is the last message of its page.
+// schedulesOf yields the schedules of one topic and reports whether the list goes on behind them.
+// It asks for no more messages than sq.Limit leaves, so that the last schedule of the list is the
+// last message of its page.
 func schedulesOf(ctx context.Context, q *punctual.Queue, topic string, sq Query, look *scheduleReading, yield func(Info, error) bool) (more bool, err error) {
 	i, err := punctual.As[punctual.Inspector](q.Store())
 	if err != nil {
@@ -383,7 +403,8 @@ func schedulesOf(ctx context.Context, q *punctual.Queue, topic string, sq Query,
 	return true, nil
 }
 
-// parseSchedulePlace reads a Query.After: the number of a state, and the punctual.ListQuery.After within its list.
+// parseSchedulePlace reads a Query.After: the number of a state, and the punctual.ListQuery.After
+// within its list.
 func parseSchedulePlace(text string) (state int, after string, err error) {
 	if text == "" {
 		return 0, "", nil
@@ -395,7 +416,8 @@ func parseSchedulePlace(text string) (state int, after string, err error) {
 	return state, after, nil
 }
 
-// scheduleTopics returns sq.Topic, or all topics that have schedules if that is empty, and the store's clock.
+// scheduleTopics returns sq.Topic, or all topics that have schedules if that is empty, and the
+// store's clock.
 func scheduleTopics(ctx context.Context, q *punctual.Queue, sq Query) (topics []string, now int64, err error) {
 	if sq.Next < 0 || sq.Next > MaxBackfill || sq.Last < 0 || sq.Last > 20 {
 		return nil, 0, storekit.Invalidf("schedules with %d times ahead and %d of the latest: use 0 to %d and 0 to 20", sq.Next, sq.Last, MaxBackfill)
@@ -416,7 +438,8 @@ func scheduleTopics(ctx context.Context, q *punctual.Queue, sq Query) (topics []
 	return topics, now, err
 }
 
-// topicNames returns the names of the topics that nq selects, also from a store that is no storekit.TopicNamer.
+// topicNames returns the names of the topics that nq selects, also from a store that is no
+// storekit.TopicNamer.
 func topicNames(ctx context.Context, q *punctual.Queue, nq storekit.NameQuery) ([]string, error) {
 	if namer, err := punctual.As[storekit.TopicNamer](q.Store()); err == nil {
 		return namer.TopicNames(ctx, nq)
@@ -508,8 +531,8 @@ func scheduleNow(ctx context.Context, q *punctual.Queue) (int64, error) {
 	return now.UnixMilli(), err
 }
 
-// readSchedule returns the message of a schedule and the record in it. If the message is there and its record cannot be read,
-// readSchedule returns the Info, which has an ID, with the error.
+// readSchedule returns the message of a schedule and the record in it. If the message is there and
+// its record cannot be read, readSchedule returns the Info, which has an ID, with the error.
 func readSchedule(ctx context.Context, q *punctual.Queue, topic, name string) (punctual.Info, *rule.Record, error) {
 	if err := checkScheduleName(topic, name); err != nil {
 		return punctual.Info{}, nil, err
@@ -529,7 +552,8 @@ func readSchedule(ctx context.Context, q *punctual.Queue, topic, name string) (p
 	return m, r, nil
 }
 
-// changeSchedule edits a schedule, and returns an ErrNotFound if there is none. change reports whether it has changed anything.
+// changeSchedule edits a schedule, and returns an ErrNotFound if there is none. change reports
+// whether it has changed anything.
 func changeSchedule(ctx context.Context, q *punctual.Queue, topic, name string, change func(*rule.Record, int64, *cron.Zones) (bool, error)) error {
 	var zones cron.Zones
 	_, err := editSchedule(ctx, q, topic, name, &zones, func(r *rule.Record, now int64) (*rule.Record, error) {
@@ -545,9 +569,10 @@ func changeSchedule(ctx context.Context, q *punctual.Queue, topic, name string, 
 	return err
 }
 
-// editSchedule reads a schedule, has edit change it, and stores what edit returns in its place, unless somebody has changed it
-// meanwhile: then it begins anew. edit gets nil when there is no such schedule, and returns nil to leave it as it is; only one whose
-// message is dead or was moved is then stored again.
+// editSchedule reads a schedule, has edit change it, and stores what edit returns in its place,
+// unless somebody has changed it meanwhile: then it begins anew. edit gets nil when there is no
+// such schedule, and returns nil to leave it as it is; only one whose message is dead or was moved
+// is then stored again.
 func editSchedule(ctx context.Context, q *punctual.Queue, topic, name string, zones *cron.Zones, edit func(r *rule.Record, now int64) (*rule.Record, error)) (punctual.PushStatus, error) {
 	about := Schedule{Topic: topic, Name: name}
 	if err := canFollow(ctx, q, &about); err != nil {
@@ -614,13 +639,15 @@ func editSchedule(ctx context.Context, q *punctual.Queue, topic, name string, zo
 	return punctual.PushNone, about.errorf(punctual.ErrChanged, "it was changed %d times while this change was under way: try again", editTries)
 }
 
-// misplaced reports whether somebody has moved the message m of the schedule r to a later time than that of the schedule.
+// misplaced reports whether somebody has moved the message m of the schedule r to a later time than
+// that of the schedule.
 func misplaced(topic string, m *punctual.Info, r *rule.Record, zones *cron.Zones) bool {
 	due, err := r.Due(rule.Delay(r.Spread, topic, m.ID), limits.MaxDue.UnixMilli(), zones)
 	return err == nil && m.State == punctual.StateScheduled && m.FirstDue.After(timeOf(due))
 }
 
-// canFollow returns an ErrUnsupported unless the store has follow-ups, without which a schedule would never come.
+// canFollow returns an ErrUnsupported unless the store has follow-ups, without which a schedule
+// would never come.
 func canFollow(ctx context.Context, q *punctual.Queue, about *Schedule) error {
 	if err := checkScheduleName(about.Topic, about.Name); err != nil {
 		return err
@@ -648,8 +675,8 @@ func scheduleMessage(topic, name string, r *rule.Record, zones *cron.Zones) (pun
 	if err != nil {
 		return punctual.NewMessage{}, err
 	}
-	// MaxAttempts is as high as it can be, because each duty that is killed between its claim and its ack has used an attempt, and
-	// a schedule must not become dead by that.
+	// MaxAttempts is as high as it can be, because each duty that is killed between its claim and
+	// its ack has used an attempt, and a schedule must not become dead by that.
 	return punctual.NewMessage{Topic: topic + Suffix, ID: name, Body: body, Due: timeOf(due), MaxAttempts: limits.MaxAttemptsLimit}, nil
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A report is made at nine o'clock of each working day in Berlin. In a program the worker is started, and time passes by itself.
+// A report is made at nine o'clock of each working day in Berlin. In a program the worker is
+// started, and time passes by itself.
 func ExamplePut() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2027, 3, 26, 12, 0, 0, 0, time.UTC)) // Friday; clocks go forward on Sunday

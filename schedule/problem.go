@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// lateSchedule is how long a time may wait for a duty before that is a problem. A duty that dies has the next one wait for the end of
-	// its lease, which is 5 s.
+	// lateSchedule is how long a time may wait for a duty before that is a problem. A duty that
+	// dies has the next one wait for the end of its lease, which is 5 s.
 	lateSchedule = 10 * time.Second
-	// longReady is how long an occurrence may be ready before it is a problem that it holds up the ones after it.
+	// longReady is how long an occurrence may be ready before it is a problem that it holds up the
+	// ones after it.
 	longReady = time.Minute
 )
 
@@ -27,8 +28,9 @@ type scheduleReading struct {
 	settings map[string]punctual.Settings
 }
 
-// problem decides what keeps the schedule of the message m from coming as its Spec says: Info.Problem and ProblemSince. want is
-// when the schedule is to come, and timesErr why its times cannot be found.
+// problem decides what keeps the schedule of the message m from coming as its Spec says:
+// Info.Problem and ProblemSince. want is when the schedule is to come, and timesErr why its times
+// cannot be found.
 func problem(ctx context.Context, q *punctual.Queue, topic string, m *punctual.Info, r *rule.Record, want time.Time, timesErr error, look *scheduleReading) (text string, since time.Time, err error) {
 	now := timeOf(look.now)
 	var zone *cron.UnknownZoneError
@@ -81,8 +83,9 @@ func movedText(m *punctual.Info, want time.Time) string {
 	return fmt.Sprintf("its message was moved from %s to %s, and it does not come before: put it again", instant(want), instant(m.Due))
 }
 
-// heldUp returns the problem of a schedule with OverlapSkip that has left out its latest time because of an occurrence on which nobody
-// works: one that is ready, or that was moved. One that somebody works on, or that waits for its next attempt, is no problem.
+// heldUp returns the problem of a schedule with OverlapSkip that has left out its latest time
+// because of an occurrence on which nobody works: one that is ready, or that was moved. One that
+// somebody works on, or that waits for its next attempt, is no problem.
 func heldUp(ctx context.Context, q *punctual.Queue, topic, name string, r *rule.Record, want time.Time, look *scheduleReading) (string, time.Time, error) {
 	latest := r.Latest(1)
 	if len(latest) == 0 || latest[0].Why != rule.WhyOverlap || len(r.State.Ran) == 0 {

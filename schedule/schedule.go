@@ -1,7 +1,8 @@
-// Package schedule stores messages again and again, at the times of a cron expression in a zone: each time exactly once, whatever
-// crashes. For example, Put says that reports gets a message on working days at nine in Berlin. A schedule is itself a message, in the
-// companion T@cron of its topic T, which is due when the next time comes. A duty (package duty, a server, or a worker that is told to)
-// takes it then, and stores the occurrence and the schedule's next time in one step.
+// Package schedule stores messages again and again, at the times of a cron expression in a zone:
+// each time exactly once, whatever crashes. For example, Put says that reports gets a message on
+// working days at nine in Berlin. A schedule is itself a message, in the companion T@cron of its
+// topic T, which is due when the next time comes. A duty (package duty, a server, or a worker that
+// is told to) takes it then, and stores the occurrence and the schedule's next time in one step.
 package schedule
 
 import (
@@ -21,62 +22,71 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Suffix ends the name of a companion: reports@cron has the recurring schedules of reports, each of them a message.
+// Suffix ends the name of a companion: reports@cron has the recurring schedules of reports, each of
+// them a message.
 const Suffix = "@cron"
 
-// Schedule pushes a message to a topic again and again, at the times that Spec names. Each of these messages is an occurrence
-// of the schedule. For example, with the Spec "0 9 * * MON-FRI" and the Zone "Europe/Berlin" there is one at nine o'clock of
-// each working day, whether the clocks in Berlin are set forward or back.
+// Schedule pushes a message to a topic again and again, at the times that Spec names. Each of these
+// messages is an occurrence of the schedule. For example, with the Spec "0 9 * * MON-FRI" and the
+// Zone "Europe/Berlin" there is one at nine o'clock of each working day, whether the clocks in
+// Berlin are set forward or back.
 //
-// A schedule is itself a message, of the companion topic T@cron: its ID is the Name, and it is due when the schedule comes next.
-// A duty (package duty, or 'punctual serve') claims it then, and acks it with follow-ups: the occurrences of the times that have
-// come, and the schedule with its next time. This is one atomic step, so each occurrence is stored exactly once, however many
-// duties run and whichever of them dies.
+// A schedule is itself a message, of the companion topic T@cron: its ID is the Name, and it is due
+// when the schedule comes next. A duty (package duty, or 'punctual serve') claims it then, and acks
+// it with follow-ups: the occurrences of the times that have come, and the schedule with its next
+// time. This is one atomic step, so each occurrence is stored exactly once, however many duties run
+// and whichever of them dies.
 //
-// An occurrence is a message like any other, with retries, dead letters and all settings of its topic. Its ID is
-// NAME~20261120T080000Z, with the time in UTC, its Due is that time (later with a Spread), and the headers HeaderSchedule and
-// HeaderOccurrence have the name and the time as well.
+// An occurrence is a message like any other, with retries, dead letters and all settings of its
+// topic. Its ID is NAME~20261120T080000Z, with the time in UTC, its Due is that time (later with a
+// Spread), and the headers HeaderSchedule and HeaderOccurrence have the name and the time as well.
 type Schedule struct {
 	// Topic is the topic of the occurrences. It is not a companion.
 	Topic string
 	// Name names the schedule within its topic: 1 to MaxName of A-Z a-z 0-9 . _ : -
 	Name string
-	// Spec says when the schedule comes: a cron expression of 5 fields (minute, hour, day of month, month, day of week), 6
-	// with the second in front, or 7 with the second in front and the year behind; a nickname such as @daily; or "@every 90s".
-	// Several expressions are divided by ";". docs/schedules.md has the grammar.
+	// Spec says when the schedule comes: a cron expression of 5 fields (minute, hour, day of month,
+	// month, day of week), 6 with the second in front, or 7 with the second in front and the year
+	// behind; a nickname such as @daily; or "@every 90s". Several expressions are divided by ";".
+	// docs/schedules.md has the grammar.
 	Spec string
-	// Zone is the IANA name of the zone whose clock Spec and Except mean, such as Europe/Berlin. Default UTC.
+	// Zone is the IANA name of the zone whose clock Spec and Except mean, such as Europe/Berlin.
+	// Default UTC.
 	Zone string
-	// From and Until bound the times: the first and the last instant at which the schedule may come. The zero Time sets no
-	// bound.
+	// From and Until bound the times: the first and the last instant at which the schedule may
+	// come. The zero Time sets no bound.
 	From, Until time.Time
-	// Except are days on which the schedule does not come, by the calendar of Zone: 2026-12-24, or 12-25 for every year. At most
-	// 400.
+	// Except are days on which the schedule does not come, by the calendar of Zone: 2026-12-24, or
+	// 12-25 for every year. At most 400.
 	Except []string
-	// Spread has the schedule come later by a part of Spread that its topic and name decide, the same each time. So a thousand
-	// schedules for nine o'clock with a Spread of 5 minutes do not all come in one second. 0 to 24 h. The occurrence is due at
-	// the later time; its ID and HeaderOccurrence have the time of Spec.
+	// Spread has the schedule come later by a part of Spread that its topic and name decide, the
+	// same each time. So a thousand schedules for nine o'clock with a Spread of 5 minutes do not
+	// all come in one second. 0 to 24 h. The occurrence is due at the later time; its ID and
+	// HeaderOccurrence have the time of Spec.
 	Spread time.Duration
 
-	// Overlap says what happens when a time comes while the occurrence before it is still scheduled, ready or leased. Default
-	// OverlapSkip.
+	// Overlap says what happens when a time comes while the occurrence before it is still
+	// scheduled, ready or leased. Default OverlapSkip.
 	Overlap Overlap
-	// Missed says what becomes of times that nobody could store in time, because no duty ran or the store was away. Default
-	// MissedLatest.
+	// Missed says what becomes of times that nobody could store in time, because no duty ran or the
+	// store was away. Default MissedLatest.
 	Missed Missed
-	// Grace is how late a time may be stored before it counts as missed: 1 s to 366 days. Default 1 minute.
+	// Grace is how late a time may be stored before it counts as missed: 1 s to 366 days. Default 1
+	// minute.
 	Grace time.Duration
 	// Limit ends the schedule after so many occurrences. Default 0: never.
 	Limit int64
-	// MaxDead pauses the schedule when the last MaxDead occurrences that have ended are all dead: at most 10. Default 0: never.
+	// MaxDead pauses the schedule when the last MaxDead occurrences that have ended are all dead:
+	// at most 10. Default 0: never.
 	MaxDead int
 
-	// Body and Headers are those of the occurrences. Body is at most MaxBody long. Headers are UTF-8, at most
-	// limits.MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
+	// Body and Headers are those of the occurrences. Body is at most MaxBody long. Headers are
+	// UTF-8, at most limits.MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
 	Body    []byte
 	Headers map[string]string
-	// MaxAttempts, ExpireAfter, DropExpired, Remember and Timeout are those of the occurrences; see NewMessage. ExpireAfter counts
-	// from the time at which an occurrence is due, so that one which makes up for a missed time can have expired.
+	// MaxAttempts, ExpireAfter, DropExpired, Remember and Timeout are those of the occurrences; see
+	// NewMessage. ExpireAfter counts from the time at which an occurrence is due, so that one which
+	// makes up for a missed time can have expired.
 	MaxAttempts int
 	ExpireAfter time.Duration
 	DropExpired bool
@@ -88,10 +98,11 @@ type Schedule struct {
 const (
 	// MaxName is the greatest length of a Schedule.Name, in bytes.
 	MaxName = 100
-	// MaxBody is the greatest length of a Schedule.Body, in bytes: 256 KiB. A larger body would be rewritten with each
-	// time of the schedule; put a reference to it into the schedule instead.
+	// MaxBody is the greatest length of a Schedule.Body, in bytes: 256 KiB. A larger body would be
+	// rewritten with each time of the schedule; put a reference to it into the schedule instead.
 	MaxBody = 256 << 10
-	// MaxSkip is the most times ahead that can be skipped, and MaxBackfill the most occurrences of one Backfill.
+	// MaxSkip is the most times ahead that can be skipped, and MaxBackfill the most occurrences of
+	// one Backfill.
 	MaxSkip     = rule.MaxSkip
 	MaxBackfill = 10_000
 )
@@ -100,10 +111,11 @@ const (
 const (
 	// HeaderSchedule has the name of the schedule.
 	HeaderSchedule = "punctual-schedule"
-	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z, or for Run that of the call. With a Spread
-	// an occurrence of the Spec is due later.
+	// HeaderOccurrence has the time that the Spec names, as in 2026-11-20T08:00:00Z, or for Run
+	// that of the call. With a Spread an occurrence of the Spec is due later.
 	HeaderOccurrence = "punctual-occurrence"
-	// HeaderManual is there when somebody asked for the occurrence: "run" by Run, "backfill" by Backfill.
+	// HeaderManual is there when somebody asked for the occurrence: "run" by Run, "backfill" by
+	// Backfill.
 	HeaderManual = "punctual-manual"
 )
 
@@ -126,8 +138,8 @@ const (
 	OverlapSkip Overlap = iota
 	// OverlapAllow stores one, so that both may be worked on at once.
 	OverlapAllow
-	// OverlapReplace cancels the one before and stores a new one. Somebody who works on the one before finishes that attempt;
-	// there is none after it.
+	// OverlapReplace cancels the one before and stores a new one. Somebody who works on the one
+	// before finishes that attempt; there is none after it.
 	OverlapReplace
 )
 
@@ -147,11 +159,13 @@ type Missed uint8
 
 // What becomes of times that are later than Schedule.Grace when a duty gets to them.
 const (
-	// MissedLatest stores one occurrence for all of them, with the last of the times, unless a later one is in time. A schedule
-	// for every hour that comes back after a day has one occurrence at once, and 23 are counted as missed.
+	// MissedLatest stores one occurrence for all of them, with the last of the times, unless a
+	// later one is in time. A schedule for every hour that comes back after a day has one
+	// occurrence at once, and 23 are counted as missed.
 	MissedLatest Missed = iota
-	// MissedAll stores an occurrence for each, at most 50 in a step. With OverlapSkip only the first is stored, because the next
-	// one then overlaps with it, and with OverlapReplace only the last of a step.
+	// MissedAll stores an occurrence for each, at most 50 in a step. With OverlapSkip only the
+	// first is stored, because the next one then overlaps with it, and with OverlapReplace only the
+	// last of a step.
 	MissedAll
 	// MissedNone stores none.
 	MissedNone
@@ -176,8 +190,8 @@ func parseName(names []string, what, text string) (int, error) {
 	return 0, storekit.Invalidf("%s %q: use %s or %s", what, text, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
 }
 
-// definition returns what is stored of s, or the first thing that is wrong with it: an ErrInvalid or ErrTooLarge that names the
-// place. It does not read the times.
+// definition returns what is stored of s, or the first thing that is wrong with it: an ErrInvalid
+// or ErrTooLarge that names the place. It does not read the times.
 func (s *Schedule) definition() (rule.Definition, error) {
 	grace := cmp.Or(s.Grace, defaultGrace)
 	if err := s.check(grace); err != nil {
@@ -201,7 +215,8 @@ func (s *Schedule) definition() (rule.Definition, error) {
 	return d, nil
 }
 
-// check returns the first thing that is wrong with s, whose Grace is grace once the default is filled in.
+// check returns the first thing that is wrong with s, whose Grace is grace once the default is
+// filled in.
 func (s *Schedule) check(grace time.Duration) error {
 	if err := checkScheduleName(s.Topic, s.Name); err != nil {
 		return err
@@ -308,8 +323,8 @@ func (s *Schedule) wrong(err error) error {
 	return fmt.Errorf("schedule %s in %s: %w: %w", s.Name, s.Topic, err, kind)
 }
 
-// Same reports whether s and t say the same, so that a Put of one where the other is stored changes nothing. Neither may be
-// one that Put refuses.
+// Same reports whether s and t say the same, so that a Put of one where the other is stored changes
+// nothing. Neither may be one that Put refuses.
 func (s Schedule) Same(t Schedule) bool {
 	d, err := s.definition()
 	e, err2 := t.definition()
@@ -326,11 +341,12 @@ type Times struct {
 	Next []Occurrence
 }
 
-// Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and needs no store. The Topic and
-// Name of s may both be empty; with a Spread they decide how much later s comes. Preview refuses a malformed Schedule with the
-// error of Put, but does not check the bytes of Topic. It does not find what only a store knows: whether the messages can be
-// copied to the groups of the topic, whether a time is left by the store's clock, whether the times were changed too often, and whether
-// the store has follow-ups. An instant before 1970 counts as 1970.
+// Preview returns the first n times, 0 to 10,000, at which s comes after the instant named, and
+// needs no store. The Topic and Name of s may both be empty; with a Spread they decide how much
+// later s comes. Preview refuses a malformed Schedule with the error of Put, but does not check the
+// bytes of Topic. It does not find what only a store knows: whether the messages can be copied to
+// the groups of the topic, whether a time is left by the store's clock, whether the times were
+// changed too often, and whether the store has follow-ups. An instant before 1970 counts as 1970.
 func (s Schedule) Preview(after time.Time, n int) (Times, error) {
 	if n < 0 || n > MaxBackfill {
 		return Times{}, storekit.Invalidf("preview of %d times: use 0 to %d", n, MaxBackfill)
@@ -374,27 +390,31 @@ func preview(topic, name string, r *rule.Record, n int, zones *cron.Zones) (Time
 
 // Occurrence is one time of a schedule.
 type Occurrence struct {
-	// ID is that of the message, in the topic of the schedule. A time that was not stored has one as well, which no message has.
+	// ID is that of the message, in the topic of the schedule. A time that was not stored has one
+	// as well, which no message has.
 	ID string
-	// At is the time that the Spec names, Due when the occurrence is due: later by a part of Spread.
+	// At is the time that the Spec names, Due when the occurrence is due: later by a part of
+	// Spread.
 	At, Due time.Time
-	// Status says what became of it. It is empty for a time ahead, except that Skip returns its times as OccurrenceSkipped.
+	// Status says what became of it. It is empty for a time ahead, except that Skip returns its
+	// times as OccurrenceSkipped.
 	Status OccurrenceStatus
 }
 
 // OccurrenceStatus says what became of an occurrence.
 type OccurrenceStatus string
 
-// What became of an occurrence, as far as the store knows. Beside these it is a State of its message, "scheduled", "ready",
-// "leased" or "dead", or the Outcome in the record of the finished message, "acked", "cancelled" or "expired". In a
-// BackfillReport it may be OccurrenceStored.
+// What became of an occurrence, as far as the store knows. Beside these it is a State of its
+// message, "scheduled", "ready", "leased" or "dead", or the Outcome in the record of the finished
+// message, "acked", "cancelled" or "expired". In a BackfillReport it may be OccurrenceStored.
 const (
-	// OccurrenceFinished: it was stored, and neither its message nor a record of it is there any more. A topic with a
-	// FinishedRetention keeps records.
+	// OccurrenceFinished: it was stored, and neither its message nor a record of it is there any
+	// more. A topic with a FinishedRetention keeps records.
 	OccurrenceFinished OccurrenceStatus = "finished"
 	// OccurrenceMissed: it was not stored, because no duty got to it in time.
 	OccurrenceMissed OccurrenceStatus = "missed"
-	// OccurrenceOverlap: it was not stored, because of the occurrences before or after it (Schedule.Overlap).
+	// OccurrenceOverlap: it was not stored, because of the occurrences before or after it
+	// (Schedule.Overlap).
 	OccurrenceOverlap OccurrenceStatus = "overlap"
 	// OccurrenceSkipped: it was not stored, because somebody had asked to skip it.
 	OccurrenceSkipped OccurrenceStatus = "skipped"
@@ -406,20 +426,20 @@ var leftOut = map[rule.Why]OccurrenceStatus{
 	rule.WhyMissed: OccurrenceMissed, rule.WhyOverlap: OccurrenceOverlap, rule.WhySkipped: OccurrenceSkipped, rule.WhyPaused: OccurrencePaused,
 }
 
-// occurrenceID is the ID of the occurrence of an instant in Unix milliseconds. Its stem is the name, so it lies in the
-// partition of its schedule.
+// occurrenceID is the ID of the occurrence of an instant in Unix milliseconds. Its stem is the
+// name, so it lies in the partition of its schedule.
 func occurrenceID(name string, at int64) string {
 	return name + "~" + timeOf(at).Format("20060102T150405Z")
 }
 
-// manualID is the ID of an occurrence that Run stores at an instant. Its milliseconds keep it apart from the IDs of the times
-// of the Spec.
+// manualID is the ID of an occurrence that Run stores at an instant. Its milliseconds keep it apart
+// from the IDs of the times of the Spec.
 func manualID(name string, at int64) string {
 	return name + "~" + timeOf(at).Format("20060102T150405.000Z")
 }
 
-// occurrence is the message of the time at, which is due at due; both are Unix milliseconds. manual is the HeaderManual; empty leaves
-// it out.
+// occurrence is the message of the time at, which is due at due; both are Unix milliseconds. manual
+// is the HeaderManual; empty leaves it out.
 func occurrence(topic, name, id string, d *rule.Definition, at, due int64, manual string) punctual.NewMessage {
 	headers := make(map[string]string, len(d.Headers)+3)
 	maps.Copy(headers, d.Headers)

@@ -69,7 +69,8 @@ func (r *cronRig) claim(topic string) []punctual.Delivery {
 	return ds
 }
 
-// settle has the duty decide about a schedule, settles the schedule's message as the duty says, and returns the error of the settlement.
+// settle has the duty decide about a schedule, settles the schedule's message as the duty says, and
+// returns the error of the settlement.
 func (r *cronRig) settle(d *punctual.Delivery) error {
 	r.Helper()
 	how := punctual.DecisionOf(r.duty.Handle(r.Context(), d))
@@ -197,7 +198,8 @@ func TestPutScheduleAgain(t *testing.T) {
 	if got, err := schedule.Put(t.Context(), r.queue, back); err != nil || got != punctual.PushDuplicate {
 		t.Errorf("what GetSchedule returned: %v, %v", got, err)
 	}
-	// A schedule that was cancelled as a message, in a companion that remembers IDs, can be put again.
+	// A schedule that was cancelled as a message, in a companion that remembers IDs, can be put
+	// again.
 	window := punctual.SettingsPatch{DedupeWindow: ptr(time.Hour)}
 	if _, err := r.store.Configure(t.Context(), "reports@cron", window); err != nil {
 		t.Fatal(err)
@@ -393,7 +395,8 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// dropsNine stores each pushed message, and answers for the one of nine o'clock that there is no space.
+// dropsNine stores each pushed message, and answers for the one of nine o'clock that there is no
+// space.
 type dropsNine struct {
 	*memstore.Store
 }
@@ -408,7 +411,8 @@ func (s *dropsNine) Push(ctx context.Context, ms []punctual.NewMessage) ([]punct
 	return rs, err
 }
 
-// P13: the error of a Backfill of which one occurrence failed says so, and is not definite, because the others were stored.
+// P13: the error of a Backfill of which one occurrence failed says so, and is not definite, because
+// the others were stored.
 func TestBackfillOfWhichOneFails(t *testing.T) {
 	r := newCronRig(t)
 	r.clock.Set(friday.Add(2 * time.Hour))
@@ -420,7 +424,8 @@ func TestBackfillOfWhichOneFails(t *testing.T) {
 	}
 }
 
-// Schedules yields the schedules of all topics, of one topic, or those that Select selects, topic by topic in the order in which they come.
+// Schedules yields the schedules of all topics, of one topic, or those that Select selects, topic
+// by topic in the order in which they come.
 func TestListSchedules(t *testing.T) {
 	r := newCronRig(t)
 	r.put(schedule.Schedule{Topic: "b", Name: "late", Spec: "0 11 * * *"})
@@ -470,8 +475,8 @@ func TestListSchedules(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoDuties: a duty whose lease has ended stores nothing any more, and neither does one whose schedule was edited or
-// deleted while it decided.
+// TestOneOfTwoDuties: a duty whose lease has ended stores nothing any more, and neither does one
+// whose schedule was edited or deleted while it decided.
 func TestOneOfTwoDuties(t *testing.T) {
 	for name, meanwhile := range map[string]func(r *cronRig){
 		"another duty": func(r *cronRig) {
@@ -519,7 +524,8 @@ func TestOneOfTwoDuties(t *testing.T) {
 	r.wantStored("sync")
 }
 
-// An edit that meets another one is made again on the schedule that the other one has stored, so that none is lost.
+// An edit that meets another one is made again on the schedule that the other one has stored, so
+// that none is lost.
 func TestEditsAtOnce(t *testing.T) {
 	r := newCronRig(t)
 	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})
@@ -542,8 +548,9 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 }
 
-// While the topic refuses pushes, its times wait. Afterwards those that are late are missed, of which the latest is stored, and the schedule
-// goes on. The schedules of a topic that is deleted go with it.
+// While the topic refuses pushes, its times wait. Afterwards those that are late are missed, of
+// which the latest is stored, and the schedule goes on. The schedules of a topic that is deleted go
+// with it.
 func TestTopicsThatTakeNothing(t *testing.T) {
 	r := newCronRig(t)
 	ctx := t.Context()
@@ -574,7 +581,8 @@ func TestTopicsThatTakeNothing(t *testing.T) {
 	}
 }
 
-// A schedule whose messages could not be copied to the groups of its topic is refused, as a push of such a message is.
+// A schedule whose messages could not be copied to the groups of its topic is refused, as a push of
+// such a message is.
 func TestScheduleTooLargeForGroups(t *testing.T) {
 	r := newCronRig(t)
 	_, err := r.queue.Configure(t.Context(), "big", func(s *punctual.Settings) {
@@ -608,7 +616,8 @@ func TestDeadOccurrenceWithTheSameID(t *testing.T) {
 	r.wantStored("sync", "hourly~20261120T090000Z")
 }
 
-// A duty that cannot read a schedule, or does not know its zone, snoozes it for other processes, and the error says so.
+// A duty that cannot read a schedule, or does not know its zone, snoozes it for other processes,
+// and the error says so.
 func TestLeftToOthers(t *testing.T) {
 	for name, body := range map[string]string{
 		"zone":        `{"v":1,"spec":"0 9 * * *","zone":"Mars/Base","grace":60000,"state":{"created":1,"changed":1,"revision":1,"next":{"at":1795165200000}}}`,
@@ -642,12 +651,14 @@ func TestLeftToOthers(t *testing.T) {
 	}
 }
 
-// When the clock steps back, no occurrence is stored twice. When it steps forward by a day, MissedAll stores all times in between.
+// When the clock steps back, no occurrence is stored twice. When it steps forward by a day,
+// MissedAll stores all times in between.
 func TestClockSteps(t *testing.T) {
 	r := newCronRig(t)
 	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *", Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow})
 	r.at("sync", 0, "09:00:00")
-	// memstore's clock does not run backwards. A store whose clock did would show the duty an earlier time in its deliveries.
+	// memstore's clock does not run backwards. A store whose clock did would show the duty an
+	// earlier time in its deliveries.
 	r.clock.Set(friday.Add(90 * time.Minute))
 	d := r.claim("sync")
 	d[0].Delivered = friday
@@ -662,8 +673,9 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestDutiesWithDifferentZoneData: of two duties, one knows that a zone has moved by an hour and the other does not. Each day has
-// one occurrence all the same, at the instant that the one or the other knows.
+// TestDutiesWithDifferentZoneData: of two duties, one knows that a zone has moved by an hour and
+// the other does not. Each day has one occurrence all the same, at the instant that the one or the
+// other knows.
 func TestDutiesWithDifferentZoneData(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	zone := func(hours int) map[string]*time.Location {
@@ -705,8 +717,8 @@ func TestDutiesWithDifferentZoneData(t *testing.T) {
 	}
 }
 
-// TestEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or for a year in make
-// torture. Each of its times is counted.
+// TestEverySecondForDays: the duty comes to a schedule of each second once an hour, for 20 days, or
+// for a year in make torture. Each of its times is counted.
 func TestEverySecondForDays(t *testing.T) {
 	r := newCronRig(t)
 	r.put(schedule.Schedule{Topic: "sync", Name: "s", Spec: "* * * * * *"})
@@ -739,7 +751,8 @@ func (s *settingsAway) Settings(ctx context.Context, topic string) (punctual.Set
 	return s.Store.Settings(ctx, topic)
 }
 
-// A duty that cannot read whether the topic tells of missed times decides nothing, so that none of them goes untold.
+// A duty that cannot read whether the topic tells of missed times decides nothing, so that none of
+// them goes untold.
 func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	r := newCronRig(t)
 	store := &settingsAway{Store: r.store, away: true}
@@ -773,9 +786,10 @@ func TestMissedTimesAreToldOnceTheSettingsCanBeRead(t *testing.T) {
 	}
 }
 
-// TestOccurrencesOfSchedules has six schedules, one after the other, live through random hours on a store in memory: with
-// changes of the Spec, duties that die and lose their leases, late duties, and consumers that ack or give up. In the end the store
-// has had exactly the IDs that the Specs give, each once.
+// TestOccurrencesOfSchedules has six schedules, one after the other, live through random hours on a
+// store in memory: with changes of the Spec, duties that die and lose their leases, late duties,
+// and consumers that ack or give up. In the end the store has had exactly the IDs that the Specs
+// give, each once.
 func TestOccurrencesOfSchedules(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	for range 6 {
@@ -871,7 +885,8 @@ func (s plainStore) Amend(ctx context.Context, as []punctual.Amendment) ([]punct
 func (s plainStore) Now(ctx context.Context) (time.Time, error) { return s.below.Now(ctx) }
 func (s plainStore) Close() error                               { return s.below.Close() }
 
-// TestScheduleHandsAttributesOn: each attribute that messages can have is kept in a schedule, and its occurrences have it.
+// TestScheduleHandsAttributesOn: each attribute that messages can have is kept in a schedule, and
+// its occurrences have it.
 func TestScheduleHandsAttributesOn(t *testing.T) {
 	r := newCronRig(t)
 	full := attributesrig.Full(t)

@@ -16,16 +16,18 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Scheduler is the Handler of the companions T@cron: it stores the occurrences of schedules when these come. Package duty runs
-// one for all topics of a store, and a Worker one for its own topics if worker.Config.Schedules says so. A program that wants to
-// see or bound this work registers the Scheduler itself, in slots and under leases like those of any topic:
+// Scheduler is the Handler of the companions T@cron: it stores the occurrences of schedules when
+// these come. Package duty runs one for all topics of a store, and a Worker one for its own topics
+// if worker.Config.Schedules says so. A program that wants to see or bound this work registers the
+// Scheduler itself, in slots and under leases like those of any topic:
 //
 //	w.Handle("reports@cron", NewScheduler(store))
 //
-// Any number of processes may run one, because the lease of the schedule's message decides which of them stores a time. Make one
-// with NewScheduler.
+// Any number of processes may run one, because the lease of the schedule's message decides which of
+// them stores a time. Make one with NewScheduler.
 type Scheduler struct {
-	// Observer is told what was decided, by its OnSchedule. Default none. It must not be changed once the Scheduler is in use.
+	// Observer is told what was decided, by its OnSchedule. Default none. It must not be changed
+	// once the Scheduler is in use.
 	Observer *punctual.Observer
 
 	store punctual.Store
@@ -36,20 +38,23 @@ type Scheduler struct {
 	swept map[string]time.Time
 }
 
-// NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups (Abilities.Follow), as Put
-// demands.
+// NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups
+// (Abilities.Follow), as Put demands.
 func NewScheduler(s punctual.Store) *Scheduler { return &Scheduler{store: s, zones: new(cron.Zones)} }
 
 const (
-	// strangeDelay is how long a schedule that this process cannot read, or whose zone it does not know, is left to others.
+	// strangeDelay is how long a schedule that this process cannot read, or whose zone it does not
+	// know, is left to others.
 	strangeDelay = time.Minute
-	// troubleDelay is how long a schedule waits when the store does not answer what the Scheduler has to know.
+	// troubleDelay is how long a schedule waits when the store does not answer what the Scheduler
+	// has to know.
 	troubleDelay = time.Second
 )
 
-// Handle decides about the times of the schedule d that have come, by the store's clock at the claim. A schedule that has decided about
-// times ahead, because that clock has stepped back since, begins again before (Info.Ahead). Handle returns a Follow, which
-// acks d with the occurrences, the events and the schedule itself as follow-ups, or a Snooze with the reason why nothing is stored.
+// Handle decides about the times of the schedule d that have come, by the store's clock at the
+// claim. A schedule that has decided about times ahead, because that clock has stepped back since,
+// begins again before (Info.Ahead). Handle returns a Follow, which acks d with the occurrences, the
+// events and the schedule itself as follow-ups, or a Snooze with the reason why nothing is stored.
 // After a Snooze the schedule's message is delivered again by itself.
 func (s *Scheduler) Handle(ctx context.Context, d *punctual.Delivery) error {
 	topic, ok := strings.CutSuffix(d.Topic, Suffix)
@@ -101,13 +106,15 @@ func (s *Scheduler) Handle(ctx context.Context, d *punctual.Delivery) error {
 	return punctual.Follow(nil, append(then, self)...)
 }
 
-// leaveToOthers returns the error that snoozes d for strangeDelay, because another process may know what this one does not.
+// leaveToOthers returns the error that snoozes d for strangeDelay, because another process may know
+// what this one does not.
 func leaveToOthers(d *punctual.Delivery, err error) error {
 	return fmt.Errorf("schedule %s is left to other processes: %w: %w", d.ID, err, punctual.Snooze(strangeDelay))
 }
 
-// forget has r begin again after the step of the store's clock, if r has decided about times that lie ahead of now because that clock has
-// stepped back since. Where the store does not tell of the step, r begins again after now.
+// forget has r begin again after the step of the store's clock, if r has decided about times that
+// lie ahead of now because that clock has stepped back since. Where the store does not tell of the
+// step, r begins again after now.
 func forget(ctx context.Context, store punctual.Store, r *rule.Record, now int64, zones *cron.Zones) error {
 	ahead := r.Ahead(now)
 	if ahead == 0 {
@@ -166,8 +173,9 @@ func (s *Scheduler) fates(ctx context.Context, topic, name string, q rule.Questi
 	return fates, nil
 }
 
-// events are the messages that tell of the times which a step has left out, where the topic emits them (Settings.Emit). They are
-// follow-ups as the occurrences are, so that each time is told of once.
+// events are the messages that tell of the times which a step has left out, where the topic emits
+// them (Settings.Emit). They are follow-ups as the occurrences are, so that each time is told of
+// once.
 func (s *Scheduler) events(ctx context.Context, topic string, d *punctual.Delivery, accounts []rule.Account) (ms []punctual.NewMessage, err error) {
 	if len(accounts) == 0 {
 		return nil, nil
@@ -212,7 +220,8 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *punctual.Delive
 	return ms, nil
 }
 
-// scheduleEvent is the body of a message that tells of times of a schedule, which event.Parse reads.
+// scheduleEvent is the body of a message that tells of times of a schedule, which event.Parse
+// reads.
 type scheduleEvent struct {
 	Event    string           `json:"event"`
 	Topic    string           `json:"topic"`
@@ -227,9 +236,10 @@ type scheduleEvent struct {
 // sweepEvery is the least time between two sweeps of a topic by a Scheduler.
 const sweepEvery = time.Minute
 
-// sweep drops the events of a topic that nobody has taken for as long as they are kept. A store drops them itself when it stores an
-// event, but the only events of a topic may be those of its schedules, which the Scheduler stores. A sweep that fails is repeated
-// after sweepEvery, and its error is dropped, so that it delays no occurrence.
+// sweep drops the events of a topic that nobody has taken for as long as they are kept. A store
+// drops them itself when it stores an event, but the only events of a topic may be those of its
+// schedules, which the Scheduler stores. A sweep that fails is repeated after sweepEvery, and its
+// error is dropped, so that it delays no occurrence.
 func (s *Scheduler) sweep(ctx context.Context, look punctual.Inspector, topic string, now time.Time, keep time.Duration) {
 	s.mu.Lock()
 	due := now.Sub(s.swept[topic]).Abs() >= sweepEvery
@@ -245,8 +255,8 @@ func (s *Scheduler) sweep(ctx context.Context, look punctual.Inspector, topic st
 	}
 }
 
-// cancel cancels an occurrence that a later one replaces. One that has finished meanwhile is as good as cancelled, and one that
-// somebody works on gets no further attempt.
+// cancel cancels an occurrence that a later one replaces. One that has finished meanwhile is as
+// good as cancelled, and one that somebody works on gets no further attempt.
 func (s *Scheduler) cancel(ctx context.Context, topic, id string) error {
 	answers, err := s.store.Amend(ctx, []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: id}})
 	if err == nil {

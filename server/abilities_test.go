@@ -21,8 +21,8 @@ func (a *able) Abilities(context.Context) (storekit.Abilities, error) {
 	return storekit.Abilities{Follow: a.reach}, a.err
 }
 
-// GET /v1 has what the store can do. While the store does not answer, it has what the store said before, or nothing at all: a client must not
-// take the silence of a store for a lack of abilities.
+// GET /v1 has what the store can do. While the store does not answer, it has what the store said
+// before, or nothing at all: a client must not take the silence of a store for a lack of abilities.
 func TestAbilities(t *testing.T) {
 	r := newRig(t, nil)
 	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"any","emit":true}`)

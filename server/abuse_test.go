@@ -19,8 +19,9 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// Most of these tests send malformed, slow and endless requests over real sockets. Such a request gets an answer of 4xx, or of 501 for an
-// unknown transfer coding, or its connection ends, in time. It changes nothing in the store, unless its beginning is a whole request.
+// Most of these tests send malformed, slow and endless requests over real sockets. Such a request
+// gets an answer of 4xx, or of 501 for an unknown transfer coding, or its connection ends, in time.
+// It changes nothing in the store, unless its beginning is a whole request.
 
 // waitLimit is how long a test waits for something that has to happen before it fails.
 const waitLimit = time.Minute
@@ -165,7 +166,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// Two requests whose borders a proxy may see elsewhere: the connection ends behind the first, so the second is never carried out.
+// Two requests whose borders a proxy may see elsewhere: the connection ends behind the first, so
+// the second is never carried out.
 func TestSmuggledRequests(t *testing.T) {
 	const hidden = "PUT /v1/topics/t/messages/hidden HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 	for name, text := range map[string]string{
@@ -185,8 +187,8 @@ func TestSmuggledRequests(t *testing.T) {
 	}
 }
 
-// A client that sends a request slowly gets 408 or no answer, and loses its connection. So does one that sends nothing, before or after a
-// request.
+// A client that sends a request slowly gets 408 or no answer, and loses its connection. So does one
+// that sends nothing, before or after a request.
 func TestClients(t *testing.T) {
 	a := newAbused(t, Limits{BodyTime: 200 * time.Millisecond}, &ServeOptions{HeaderTime: 200 * time.Millisecond, IdleTime: 200 * time.Millisecond})
 	for name, text := range map[string]string{
@@ -244,8 +246,8 @@ func TestHalfRequests(t *testing.T) {
 	}
 }
 
-// Bodies of 1 GiB are cut off after 64 MiB at most. While they come they take no more memory than the limit of their route allows, with the room
-// that a buffer needs to grow, and afterwards none.
+// Bodies of 1 GiB are cut off after 64 MiB at most. While they come they take no more memory than
+// the limit of their route allows, with the room that a buffer needs to grow, and afterwards none.
 func TestEndlessBodies(t *testing.T) {
 	a := newAbused(t, Limits{}, nil)
 	for path, limit := range map[string]int64{
@@ -285,7 +287,8 @@ func TestEndlessBodies(t *testing.T) {
 	}
 }
 
-// watchedBody is 1 GiB of zeros. When a quarter of a MiB of it was read it calls early, then and at each further MiB watch.
+// watchedBody is 1 GiB of zeros. When a quarter of a MiB of it was read it calls early, then and at
+// each further MiB watch.
 type watchedBody struct {
 	early func()
 	watch func() (grown, held int64)
@@ -323,7 +326,8 @@ func (b *watchedBody) seen() (sent, grown, held int64) {
 	return b.sent, b.grown, b.held
 }
 
-// A client that never reads its answer loses its connection, and the messages that were for it are ready again, without an attempt counted.
+// A client that never reads its answer loses its connection, and the messages that were for it are
+// ready again, without an attempt counted.
 func TestClientThatNeverReads(t *testing.T) {
 	for _, accept := range []string{"application/json", "application/x-ndjson"} {
 		a := newAbused(t, Limits{WriteTime: 300 * time.Millisecond}, nil)

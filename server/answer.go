@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// json answers with v. A large answer to a GET counts in Server.memory until the request ends. Other answers do not count.
+// json answers with v. A large answer to a GET counts in Server.memory until the request ends.
+// Other answers do not count.
 func (c *call) json(status int, v any) error {
 	data, err := wire.Encode(v)
 	if err != nil {
@@ -26,13 +27,14 @@ func (c *call) json(status int, v any) error {
 	return c.write(status, wire.TypeJSON, append(data, '\n'))
 }
 
-// notEncoded returns the error for an answer that could not be encoded. It is an ErrIndeterminate, because the request may have been carried out.
+// notEncoded returns the error for an answer that could not be encoded. It is an ErrIndeterminate,
+// because the request may have been carried out.
 func notEncoded(err error) error {
 	return fmt.Errorf("encode the answer: %w; %w", punctual.ErrIndeterminate, errors.New(err.Error()))
 }
 
-// write sends the whole answer. Its error wraps errNotSent. It flushes an answer with leases; any other answer may still be in a buffer when
-// write returns.
+// write sends the whole answer. Its error wraps errNotSent. It flushes an answer with leases; any
+// other answer may still be in a buffer when write returns.
 func (c *call) write(status int, mediaType string, data []byte) error {
 	h := c.w.Header()
 	if mediaType != "" {
@@ -58,8 +60,8 @@ func (c *call) send(status int, data []byte) error {
 	return nil
 }
 
-// put writes a part of the answer into the buffer of net/http, which is sent when it is full or the request ends. So a small answer costs one
-// write to the network.
+// put writes a part of the answer into the buffer of net/http, which is sent when it is full or the
+// request ends. So a small answer costs one write to the network.
 func (c *call) put(status int, data []byte) error {
 	if !c.keepsDeadline {
 		control := http.NewResponseController(c.w)
@@ -79,8 +81,8 @@ func (c *call) put(status int, data []byte) error {
 	return nil
 }
 
-// errNotSent is the error of an answer that could not be sent. It is not answered with a problem, because that
-// could not be sent either.
+// errNotSent is the error of an answer that could not be sent. It is not answered with a problem,
+// because that could not be sent either.
 var errNotSent = errors.New("the answer could not be sent")
 
 // fail answers with a problem, unless an answer was begun or could not be sent.
@@ -92,8 +94,9 @@ func (c *call) fail(err error) {
 	p := wire.ProblemOf(err)
 	h := c.w.Header()
 	if c.r.ProtoMajor == 1 && c.r.ContentLength != 0 && !c.hasRead {
-		// Without this header net/http would read a rest of the body of up to 256 KiB before it answers. With it net/http reads such a
-		// rest after the answer, for which the deadline leaves restTime. Of a longer rest whose length is declared it reads nothing.
+		// Without this header net/http would read a rest of the body of up to 256 KiB before it
+		// answers. With it net/http reads such a rest after the answer, for which the deadline
+		// leaves restTime. Of a longer rest whose length is declared it reads nothing.
 		h.Set("Connection", "close")
 		deadline := time.Now().Add(restTime)
 		if e := http.NewResponseController(c.w).SetReadDeadline(deadline); e != nil && !errors.Is(e, http.ErrNotSupported) {
@@ -131,7 +134,8 @@ func (c *call) fail(err error) {
 // restTime bounds how long net/http reads the rest of the body of a request that was refused.
 const restTime = time.Second
 
-// notice logs the error of a request, at level error what the operator has to know. It hands on that the store has failed or is damaged.
+// notice logs the error of a request, at level error what the operator has to know. It hands on
+// that the store has failed or is damaged.
 func (s *Server) notice(c *call, err error) {
 	if errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) {
 		s.failStore()
@@ -172,8 +176,8 @@ func invalidf(format string, args ...any) error {
 // pieceBytes is the size at which a part of a large answer is written out.
 const pieceBytes = 64 << 10
 
-// pieces writes an answer in JSON while it is made, so that an answer of several pieces is never in memory as a whole. An answer that is
-// smaller than a piece is written at once, with its length.
+// pieces writes an answer in JSON while it is made, so that an answer of several pieces is never in
+// memory as a whole. An answer that is smaller than a piece is written at once, with its length.
 type pieces struct {
 	call    *call
 	pending []byte
@@ -189,8 +193,9 @@ func (p *pieces) Write(data []byte) (int, error) {
 	return len(data), p.flush()
 }
 
-// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in the answer of listPage for those of
-// one step, so that a client cannot hold memory by reading slowly.
+// flush writes what is pending. Limits.WriteTime holds for all pieces of an answer together, or in
+// the answer of listPage for those of one step, so that a client cannot hold memory by reading
+// slowly.
 func (p *pieces) flush() error {
 	c := p.call
 	if !p.begun {
@@ -202,8 +207,9 @@ func (p *pieces) flush() error {
 	return err
 }
 
-// end writes the rest of the answer. If err is not nil, it has ended the making of the answer: end then writes nothing and returns err. It also
-// sets call.isHalf if a part of the answer was sent and sending did not fail.
+// end writes the rest of the answer. If err is not nil, it has ended the making of the answer: end
+// then writes nothing and returns err. It also sets call.isHalf if a part of the answer was sent
+// and sending did not fail.
 func (p *pieces) end(err error) error {
 	c := p.call
 	switch {

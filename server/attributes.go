@@ -4,8 +4,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// This file has a message's attributes over HTTP: the parameters of a push of one message, how they are read, and the schemas of the
-// members of JSON bodies. wire.Attributes has these members themselves.
+// This file has a message's attributes over HTTP: the parameters of a push of one message, how they
+// are read, and the schemas of the members of JSON bodies. wire.Attributes has these members
+// themselves.
 
 // attributeParams are the parameters that attributes reads.
 var attributeParams = []param{

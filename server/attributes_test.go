@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestAttributesAreHandedOn: each attribute is a parameter of a push and a member of a schedule, and both are described.
+// TestAttributesAreHandedOn: each attribute is a parameter of a push and a member of a schedule,
+// and both are described.
 func TestAttributesAreHandedOn(t *testing.T) {
 	r := newRig(t, nil)
 	full := attributesrig.Full(t)

@@ -11,11 +11,12 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// This file has the checks that a request passes before it reaches the store: by which name it was sent, whether a page of another site has
-// sent it, who its sender is, and what the sender may do.
+// This file has the checks that a request passes before it reaches the store: by which name it was
+// sent, whether a page of another site has sent it, who its sender is, and what the sender may do.
 
-// checkOrigin refuses requests that a page of another origin has sent through a browser, unless Options.Origins names that origin. It refuses
-// reads as well, because some reads, such as a check of the store, are expensive. Links from other sites to pages of the console are allowed.
+// checkOrigin refuses requests that a page of another origin has sent through a browser, unless
+// Options.Origins names that origin. It refuses reads as well, because some reads, such as a check
+// of the store, are expensive. Links from other sites to pages of the console are allowed.
 func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
 	changes := *r
 	if !forConsole || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
@@ -27,7 +28,8 @@ func (s *Server) checkOrigin(r *http.Request, forConsole bool) error {
 	return nil
 }
 
-// checkHost refuses a request whose Host is not a name of this server, because a page in a browser can send it by DNS rebinding.
+// checkHost refuses a request whose Host is not a name of this server, because a page in a browser
+// can send it by DNS rebinding.
 func (s *Server) checkHost(r *http.Request) error {
 	if r.TLS != nil {
 		return nil // the browser has compared the name with the certificate
@@ -51,9 +53,10 @@ func (s *Server) checkHost(r *http.Request) error {
 	return fmt.Errorf("host %q is not one of this server's names: use localhost or an IP address, or have the name allowed: %w", host, punctual.ErrForbidden)
 }
 
-// Authenticate finds out who sends a request, and counts the request against the rate of that principal. Its errors wrap
-// punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the Server an access.Authenticator for other handlers, such as
-// Options.Console. Without Options.Authenticator it returns a principal that may do everything.
+// Authenticate finds out who sends a request, and counts the request against the rate of that
+// principal. Its errors wrap punctual.ErrUnauthenticated or punctual.ErrOverloaded. It makes the
+// Server an access.Authenticator for other handlers, such as Options.Console. Without
+// Options.Authenticator it returns a principal that may do everything.
 func (s *Server) Authenticate(r *http.Request) (*access.Principal, error) {
 	p, err := s.authenticate(r)
 	if err != nil {
@@ -85,9 +88,10 @@ func (s *Server) authenticate(r *http.Request) (*access.Principal, error) {
 	return p, err
 }
 
-// authorize checks the client's right to the route's action on the topic in the path, or on all topics if the path names none. For a route
-// marked perItem whose path names no topic it only checks that the client has this right, or that of orAction, on some topic; the handler
-// checks each topic.
+// authorize checks the client's right to the route's action on the topic in the path, or on all
+// topics if the path names none. For a route marked perItem whose path names no topic it only
+// checks that the client has this right, or that of orAction, on some topic; the handler checks
+// each topic.
 func (c *call) authorize() error {
 	switch need := c.route.action; {
 	case c.route.public, c.route.anyPrincipal:

@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// backup sends a copy of the store. Like that of a check, its time is not limited. It ends early when its client goes, when the
-// server drains, or when a single write takes longer than Limits.WriteTime because the client reads too slowly.
+// backup sends a copy of the store. Like that of a check, its time is not limited. It ends early
+// when its client goes, when the server drains, or when a single write takes longer than
+// Limits.WriteTime because the client reads too slowly.
 func (c *call) backup() error {
 	if c.server.backuper == nil {
 		return fmt.Errorf("this store has no backup of its own, use that of its database: %w", punctual.ErrUnsupported)

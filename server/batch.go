@@ -14,11 +14,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// This file answers requests with many items. An item that is invalid or not allowed gets its own error, and the other items go to the
-// store in one call.
+// This file answers requests with many items. An item that is invalid or not allowed gets its own
+// error, and the other items go to the store in one call.
 
-// batch has the items of a request that go to the store, with their places in the request, and the results of all items. places and results are
-// nil if without has found that all items go to the store.
+// batch has the items of a request that go to the store, with their places in the request, and the
+// results of all items. places and results are nil if without has found that all items go to the
+// store.
 type batch[In, Out any] struct {
 	items   []In
 	places  []int
@@ -34,7 +35,8 @@ func (b *batch[In, Out]) add(place int, item In) {
 	b.places = append(b.places, place)
 }
 
-// without returns a batch of the items that are not refused. The refused ones have their results already, which result makes of their errors.
+// without returns a batch of the items that are not refused. The refused ones have their results
+// already, which result makes of their errors.
 func without[In, Out any](items []In, refused []error, result func(*In, error) Out) *batch[In, Out] {
 	if !slices.ContainsFunc(refused, func(err error) bool { return err != nil }) {
 		return &batch[In, Out]{items: items}
@@ -50,7 +52,8 @@ func without[In, Out any](items []In, refused []error, result func(*In, error) O
 	return b
 }
 
-// all adds the store's results to those of the refused items, and returns the results of the request in its order.
+// all adds the store's results to those of the refused items, and returns the results of the
+// request in its order.
 func (b *batch[In, Out]) all(results []Out) []Out {
 	if b.results == nil {
 		return results
@@ -97,7 +100,8 @@ func (c *call) pushMany() error {
 	return c.encoded(data, err)
 }
 
-// encoded answers with data in the form that the client wants, or fails if err says that data could not be encoded.
+// encoded answers with data in the form that the client wants, or fails if err says that data could
+// not be encoded.
 func (c *call) encoded(data []byte, err error) error {
 	if err != nil {
 		return notEncoded(err)
@@ -109,8 +113,9 @@ func (c *call) encoded(data []byte, err error) error {
 	return c.write(http.StatusOK, f.String(), data)
 }
 
-// pushMessages reads the messages of the request. refused has, for each message, why it cannot be pushed, or nil. With an
-// Idempotency-Key once prepares each message, and a message without an ID gets one from the key.
+// pushMessages reads the messages of the request. refused has, for each message, why it cannot be
+// pushed, or nil. With an Idempotency-Key once prepares each message, and a message without an ID
+// gets one from the key.
 func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	key, err := c.idempotencyKey()
 	if err != nil {
@@ -131,8 +136,8 @@ func (c *call) pushMessages() (ms []punctual.NewMessage, refused []error, err er
 	return ms, refused, nil
 }
 
-// readMessages reads the messages of the request as pushMessages does, but ignores the Idempotency-Key. Of a message in JSON
-// that is refused it keeps only topic and ID.
+// readMessages reads the messages of the request as pushMessages does, but ignores the
+// Idempotency-Key. Of a message in JSON that is refused it keeps only topic and ID.
 func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err error) {
 	if c.isCompact() {
 		if ms, err = wire.DecodeCompactPush(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {
@@ -183,7 +188,8 @@ func (c *call) readMessages() (ms []punctual.NewMessage, refused []error, err er
 	return ms, refused, nil
 }
 
-// pushLines calls add with each line of the request and the error for which the line could not be read, or nil.
+// pushLines calls add with each line of the request and the error for which the line could not be
+// read, or nil.
 func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 	n := 0
 	for number, line := range wire.Lines(c.body) {
@@ -202,8 +208,8 @@ func (c *call) pushLines(add func(*wire.PushItem, error) error) error {
 	return nil
 }
 
-// takes returns an error if the message is beyond the limits of the server: its body is too large, its copies for the groups of the topic
-// would be, or its topic would be one too many.
+// takes returns an error if the message is beyond the limits of the server: its body is too large,
+// its copies for the groups of the topic would be, or its topic would be one too many.
 func (c *call) takes(m *punctual.NewMessage) error {
 	if int64(len(m.Body)) > c.server.limits.MaxBody {
 		return fmt.Errorf("body has %d bytes: at most %d are allowed: %w", len(m.Body), c.server.limits.MaxBody, punctual.ErrTooLarge)
@@ -214,8 +220,9 @@ func (c *call) takes(m *punctual.NewMessage) error {
 	return c.copiesFit(m)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic. Only for a large message are the settings
-// of the topic read. If they cannot be read copiesFit returns nil, because the push then says what is wrong with the store.
+// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic.
+// Only for a large message are the settings of the topic read. If they cannot be read copiesFit
+// returns nil, because the push then says what is wrong with the store.
 func (c *call) copiesFit(m *punctual.NewMessage) error {
 	if c.server.inspector == nil || punctual.CopiesFit(m) {
 		return nil
@@ -229,7 +236,8 @@ func (c *call) copiesFit(m *punctual.NewMessage) error {
 	return set.CheckCopies(m)
 }
 
-// allows checks the client's right to do a to a topic. A name that no topic can have is an ErrInvalid.
+// allows checks the client's right to do a to a topic. A name that no topic can have is an
+// ErrInvalid.
 func (c *call) allows(a access.Action, topic string) error {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
@@ -258,8 +266,9 @@ func (c *call) settleMany() error {
 	return c.encoded(data, err)
 }
 
-// settled notes in the windows of streams and in the tracker of consumers what became of settlements. An extension without a length is noted
-// a second time with the topic's lease, which settled reads because the store does not return when the new lease ends.
+// settled notes in the windows of streams and in the tracker of consumers what became of
+// settlements. An extension without a length is noted a second time with the topic's lease, which
+// settled reads because the store does not return when the new lease ends.
 func (c *call) settled(ss []punctual.Settlement, errs []error) {
 	now := time.Now()
 	note := func(x *punctual.Settlement, err error) {
@@ -282,7 +291,8 @@ func (c *call) settled(ss []punctual.Settlement, errs []error) {
 	}
 }
 
-// hasTopicLease reports whether a settlement has given its message a new lease as long as the setting of the topic says.
+// hasTopicLease reports whether a settlement has given its message a new lease as long as the
+// setting of the topic says.
 func hasTopicLease(x *punctual.Settlement, err error) bool {
 	return x.Verb == punctual.SettleExtend && x.Delay == 0 && err == nil
 }
@@ -290,8 +300,8 @@ func hasTopicLease(x *punctual.Settlement, err error) bool {
 // leaseTime bounds how long the answer to an extension waits for the settings of topics (P14).
 const leaseTime = time.Second
 
-// topicLeases returns the Lease of each topic in which a settlement hasTopicLease. It is 0 for a topic whose settings the store does not return
-// within leaseTime.
+// topicLeases returns the Lease of each topic in which a settlement hasTopicLease. It is 0 for a
+// topic whose settings the store does not return within leaseTime.
 func (c *call) topicLeases(ss []punctual.Settlement, errs []error) (of map[string]time.Duration) {
 	for i, err := range errs {
 		if hasTopicLease(&ss[i], err) {
@@ -316,7 +326,8 @@ func (c *call) topicLeases(ss []punctual.Settlement, errs []error) (of map[strin
 	return of
 }
 
-// settlements reads the settlements of the request. refused has, for each of them, why it cannot be carried out, or nil.
+// settlements reads the settlements of the request. refused has, for each of them, why it cannot be
+// carried out, or nil.
 func (c *call) settlements() (ss []punctual.Settlement, refused []error, err error) {
 	if c.isCompact() {
 		if ss, err = wire.DecodeCompactSettle(c.body, c.server.limits.MaxBatch, c.holdItems); err != nil {
@@ -350,8 +361,8 @@ func (c *call) settlements() (ss []punctual.Settlement, refused []error, err err
 	return ss, refused, nil
 }
 
-// settlement returns an item as a settlement, or why the client may not have it carried out. The rights to the message and to the topics of
-// the follow-ups are checked before the content is read.
+// settlement returns an item as a settlement, or why the client may not have it carried out. The
+// rights to the message and to the topics of the follow-ups are checked before the content is read.
 func (c *call) settlement(item *wire.SettleItem) (x punctual.Settlement, err error) {
 	if err := c.allows(access.Work, item.Topic); err != nil {
 		return x, err

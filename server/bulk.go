@@ -24,16 +24,16 @@ var bulkStream = form{
 // bulkInterval is the least time between two lines that tell how far a bulk is.
 const bulkInterval = time.Second
 
-// maxBulks is how many bulks may be under way at once, because each reads a topic to its end. They are divided among clients, and
-// one that waits for its rate does not count.
+// maxBulks is how many bulks may be under way at once, because each reads a topic to its end. They
+// are divided among clients, and one that waits for its rate does not count.
 const maxBulks = 4
 
 // bulkRetry is how long a bulk that has waited for its rate waits again when all slots are taken.
 const bulkRetry = 100 * time.Millisecond
 
-// bulk changes all messages that a request selects, for as long as the client waits: a bulk whose connection ends stops, and what it has
-// changed stays. The context of a call of the store that is under way then ends as well, so that call may or may not have changed its
-// messages.
+// bulk changes all messages that a request selects, for as long as the client waits: a bulk whose
+// connection ends stops, and what it has changed stays. The context of a call of the store that is
+// under way then ends as well, so that call may or may not have changed its messages.
 func (c *call) bulk() error {
 	var req wire.BulkRequest
 	if err := wire.DecodeRequest(c.body, &req); err != nil {
@@ -108,7 +108,8 @@ type bulkSlot struct {
 func (s bulkSlot) take() bool { return s.bulks.take(s.client, 1) }
 func (s bulkSlot) give()      { s.bulks.give(s.client, 1) }
 
-// wait is the Bulk.Wait: it gives the slot to other bulks meanwhile, and then waits until one is free again.
+// wait is the Bulk.Wait: it gives the slot to other bulks meanwhile, and then waits until one is
+// free again.
 func (s bulkSlot) wait(ctx context.Context, d time.Duration) error {
 	s.give()
 	for {
@@ -126,7 +127,8 @@ func (s bulkSlot) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// bulkLines tells a client how far its bulk is, line by line. The goroutine of the request alone uses it.
+// bulkLines tells a client how far its bulk is, line by line. The goroutine of the request alone
+// uses it.
 type bulkLines struct {
 	call *call
 	end  context.CancelCauseFunc // ends the bulk

@@ -20,7 +20,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// fillVisits pushes n messages, of which the first is due in an hour, and each further one a minute later.
+// fillVisits pushes n messages, of which the first is due in an hour, and each further one a minute
+// later.
 func fillVisits(t *testing.T, s punctual.Store, n int) {
 	t.Helper()
 	ms := make([]punctual.NewMessage, n)
@@ -68,7 +69,8 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// A client that leaves stops its bulk. The same request sent again continues it, and no message is moved twice.
+// A client that leaves stops its bulk. The same request sent again continues it, and no message is
+// moved twice.
 func TestBulkStream(t *testing.T) {
 	store := &gatedAmends{Store: memstore.New(nil), gate: make(chan struct{})}
 	s := newServer(t, store, nil)
@@ -159,7 +161,8 @@ func (s *shares) taken() int64 {
 	return s.total
 }
 
-// One client has at most as many bulks as it leaves to others, and a bulk that waits for its rate takes nobody's place.
+// One client has at most as many bulks as it leaves to others, and a bulk that waits for its rate
+// takes nobody's place.
 func TestBulksAreShared(t *testing.T) {
 	store := &gatedAmends{Store: memstore.New(nil), gate: make(chan struct{})}
 	auth := roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")}

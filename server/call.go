@@ -95,9 +95,10 @@ func noRoute(path string) error {
 	}
 }
 
-// storeContext returns the context of a call of the store. It ends after Limits.StoreTime plus extra, which is how long the store may
-// wait for messages. It carries the request's key, by which a repetition of the call is recognized. storeContext also forgets the answers
-// that the request reports as received. The caller has to call end.
+// storeContext returns the context of a call of the store. It ends after Limits.StoreTime plus
+// extra, which is how long the store may wait for messages. It carries the request's key, by which
+// a repetition of the call is recognized. storeContext also forgets the answers that the request
+// reports as received. The caller has to call end.
 func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(), err error) {
 	ctx = c.r.Context()
 	if keys := c.r.Header.Values(wire.HeaderRequest); len(keys) > 0 {
@@ -152,8 +153,8 @@ func storeBatch[In, Out any](c *call, items []In, f func(ctx context.Context, it
 	})
 }
 
-// requestKey returns the key under which the answer to a request is kept. It differs for each principal, so that no client can ask for another
-// client's answer.
+// requestKey returns the key under which the answer to a request is kept. It differs for each
+// principal, so that no client can ask for another client's answer.
 func (c *call) requestKey(key string) string {
 	id := ""
 	if c.principal != nil {
@@ -165,8 +166,8 @@ func (c *call) requestKey(key string) string {
 
 var errStoreTime = fmt.Errorf("the store took too long: %w", punctual.ErrOverloaded)
 
-// storeError returns the error of a call of the store as clients see it: a deadline that the server has set becomes an ErrOverloaded,
-// unless the call may have been carried out.
+// storeError returns the error of a call of the store as clients see it: a deadline that the server
+// has set becomes an ErrOverloaded, unless the call may have been carried out.
 func storeError(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, punctual.ErrIndeterminate) && context.Cause(ctx) == errStoreTime {
 		return errStoreTime
@@ -174,8 +175,9 @@ func storeError(ctx context.Context, err error) error {
 	return err
 }
 
-// untilDraining returns the context of a request whose time is not limited. The context ends when the client goes, or when the server drains,
-// with an ErrClosed as its cause. The caller has to end it as well, with a cause of its own or nil.
+// untilDraining returns the context of a request whose time is not limited. The context ends when
+// the client goes, or when the server drains, with an ErrClosed as its cause. The caller has to end
+// it as well, with a cause of its own or nil.
 func (c *call) untilDraining() (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(c.r.Context())
 	stop := context.AfterFunc(c.server.draining, func() { end(fmt.Errorf("the server is ending: %w", punctual.ErrClosed)) })

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// check scans the store. Because that may take long, its time is not limited. It ends early when its client goes, or when the server drains.
+// check scans the store. Because that may take long, its time is not limited. It ends early when
+// its client goes, or when the server drains.
 func (c *call) check() error {
 	if c.server.checker == nil {
 		return fmt.Errorf("this store cannot be checked: %w", punctual.ErrUnsupported)
@@ -54,7 +55,8 @@ func (c *call) check() error {
 	return c.line(line)
 }
 
-// maxChecks bounds the checks that are under way at once, because each reads everything that is stored.
+// maxChecks bounds the checks that are under way at once, because each reads everything that is
+// stored.
 const maxChecks = 2
 
 // examine answers with what the store says about what it stands on.

@@ -38,7 +38,8 @@ func (c *call) claimMany() error {
 	return c.claim(r.Claim())
 }
 
-// claim checks rights and limits and claims, as one answer or as a stream, whichever the client asks for.
+// claim checks rights and limits and claims, as one answer or as a stream, whichever the client
+// asks for.
 func (c *call) claim(req punctual.Claim) error {
 	if err := c.mayClaim(req.Topics); err != nil {
 		return err
@@ -75,7 +76,8 @@ func (c *call) claim(req punctual.Claim) error {
 	return c.claimOnce(req)
 }
 
-// sizeOfNames estimates how many bytes the topic names of a claim take in the server and in the store while the claim waits.
+// sizeOfNames estimates how many bytes the topic names of a claim take in the server and in the
+// store while the claim waits.
 func sizeOfNames(topics []string) int64 {
 	n := int64(0)
 	for _, t := range topics {
@@ -93,7 +95,8 @@ func (c *call) mayClaim(topics []string) error {
 	return nil
 }
 
-// claimOnce answers a claim that is not a stream: it waits for messages and sends them in one answer.
+// claimOnce answers a claim that is not a stream: it waits for messages and sends them in one
+// answer.
 func (c *call) claimOnce(req punctual.Claim) error {
 	ctx, end, err := c.storeContext(req.Wait)
 	if err != nil {
@@ -113,9 +116,9 @@ func (c *call) claimOnce(req punctual.Claim) error {
 	return nil
 }
 
-// claimDue claims once. If the server drains during the wait, claimDue returns no messages. It releases the messages and fails if the
-// client has gone or may no longer have them, or if Server.memory has no room for them. The messages that it returns count in
-// Server.memory.
+// claimDue claims once. If the server drains during the wait, claimDue returns no messages. It
+// releases the messages and fails if the client has gone or may no longer have them, or if
+// Server.memory has no room for them. The messages that it returns count in Server.memory.
 func (c *call) claimDue(ctx context.Context, req punctual.Claim) ([]punctual.Delivery, error) {
 	s := c.server
 	waiting, stop := context.WithCancel(ctx)
@@ -178,15 +181,16 @@ func (c *call) deliver(ds []punctual.Delivery) error {
 	return out.end(err)
 }
 
-// takesBack is implemented by stores that keep answers and know which claims were answered more than once, so that messages which a copy of the
-// claim got as well stay leased.
+// takesBack is implemented by stores that keep answers and know which claims were answered more
+// than once, so that messages which a copy of the claim got as well stay leased.
 type takesBack interface {
-	// Undelivered releases messages that a Claim with this context returned and that did not reach its caller.
+	// Undelivered releases messages that a Claim with this context returned and that did not reach
+	// its caller.
 	Undelivered(ctx context.Context, ds []punctual.Delivery) error
 }
 
-// giveBack releases messages that did not reach their client, so that the next claim gets them at once and no attempt is counted. It returns
-// cause.
+// giveBack releases messages that did not reach their client, so that the next claim gets them at
+// once and no attempt is counted. It returns cause.
 func (c *call) giveBack(ctx context.Context, ds []punctual.Delivery, cause error) error {
 	s := c.server
 	s.tracker.Returned(ds)

@@ -19,7 +19,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// A server that drains answers claims that wait without messages, refuses new claims, and answers other requests.
+// A server that drains answers claims that wait without messages, refuses new claims, and answers
+// other requests.
 func TestDrainEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -57,7 +58,8 @@ func TestDrainEndsWaits(t *testing.T) {
 	})
 }
 
-// A client that knows the key of another client's request does not get the answer to that request, and cannot have it forgotten.
+// A client that knows the key of another client's request does not get the answer to that request,
+// and cannot have it forgotten.
 func TestRequestKeysAreOnesOwn(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"a": role("a", access.All, "*"), "b": role("b", access.All, "*")}})
 	const a, b, key = "Authorization: Bearer a", "Authorization: Bearer b", "Punctual-Request: k"
@@ -97,8 +99,8 @@ func TestClientGoneWhileItWaits(t *testing.T) {
 	})
 }
 
-// wantFree fails unless a claim has the message with this attempt. It waits for less than a lease of 30 s, so the
-// message was given back.
+// wantFree fails unless a claim has the message with this attempt. It waits for less than a lease
+// of 30 s, so the message was given back.
 func (r *rig) wantFree(topic string, attempt int) {
 	r.Helper()
 	c := decode[wire.ClaimAnswer](r.T, r.ask("POST /v1/topics/"+topic+"/claim?wait=20s", "").want(r.T, 200))
@@ -120,7 +122,8 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// Messages that did not reach their client are released: they are ready again at once, and the attempt is not counted.
+// Messages that did not reach their client are released: they are ready again at once, and the
+// attempt is not counted.
 func TestAnswerThatDoesNotArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, headers := range map[string][]string{
@@ -157,7 +160,8 @@ func TestClientGoneBehindTheClaim(t *testing.T) {
 	r.wantFree("t", 1)
 }
 
-// The same holds for a client whose claim has a key, over a store that recognizes repeated calls by itself.
+// The same holds for a client whose claim has a key, over a store that recognizes repeated calls by
+// itself.
 func TestClientGoneBehindTheClaimOfARepeater(t *testing.T) {
 	below := memstore.New(nil)
 	repeater := &hangUpRepeater{Store: answers.New(below, nil)}
@@ -227,7 +231,8 @@ func (s *switched) Authenticate(r *http.Request) (*access.Principal, error) {
 	return s.roles.Authenticate(r)
 }
 
-// A call that is sent again with the same key is carried out once and gets the same answer. The key of another call is refused.
+// A call that is sent again with the same key is carried out once and gets the same answer. The key
+// of another call is refused.
 func TestRequestsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -373,8 +378,9 @@ func (s *streaming) settle(i int, verb string, more ...string) answer {
 	return s.ask(fmt.Sprintf("POST /v1/topics/t/messages/%s/%s?token=%d%s", s.held[i].ID, verb, s.held[i].Token, strings.Join(more, "")), "")
 }
 
-// An extension without a length has the length of the topic's lease, whatever the stream's claim has asked for. The message keeps its place in
-// the window, and counts as held by its consumer, until that lease ends.
+// An extension without a length has the length of the topic's lease, whatever the stream's claim
+// has asked for. The message keeps its place in the window, and counts as held by its consumer,
+// until that lease ends.
 func TestWindowAfterAnExtensionWithoutLength(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		for topic, claimed := range map[time.Duration]time.Duration{30 * time.Second: 10 * time.Minute, 10 * time.Minute: 30 * time.Second} {
@@ -410,7 +416,8 @@ func TestWindowAfterAnExtensionWithoutLength(t *testing.T) {
 	}
 }
 
-// A message that is cancelled while its lease lasts keeps its place in the window. An extension is refused then, and leaves the lease as it is.
+// A message that is cancelled while its lease lasts keeps its place in the window. An extension is
+// refused then, and leaves the lease as it is.
 func TestWindowAfterARefusedExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// heldStore is a store whose first push, and those of a topic called "slow", wait until pass is closed. It notes how many items each push has.
+// heldStore is a store whose first push, and those of a topic called "slow", wait until pass is
+// closed. It notes how many items each push has.
 type heldStore struct {
 	*memstore.Store
 	pass chan struct{}
@@ -105,7 +106,8 @@ func TestASlowTopicGoesApart(t *testing.T) {
 	})
 }
 
-// hanging is a store whose amendments, or whose clock after an amendment, hang until their context ends or free is closed.
+// hanging is a store whose amendments, or whose clock after an amendment, hang until their context
+// ends or free is closed.
 type hanging struct {
 	*memstore.Store
 	amends   bool          // amendments hang, otherwise the clock

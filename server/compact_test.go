@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// In the compact form every item is judged as in JSON: its topic by the client's rights, its body and the number of items by the limits.
+// In the compact form every item is judged as in JSON: its topic by the client's rights, its body
+// and the number of items by the limits.
 func TestCompactItemsAreJudged(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Push|access.Work|access.Amend, "mine.*")}, Limits: Limits{MaxBody: 10, MaxBatch: 4}})
 	compact := []string{"Authorization: Bearer w", "Content-Type: " + wire.TypeCompact, "Accept: " + wire.TypeCompact}

@@ -16,8 +16,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// connections are the open connections of all listeners, at most limit. letIn makes a connection known when a client was authenticated on it.
-// At the limit, a connection is closed for each new one: the first of strangers, or the first of idle if there are no strangers. If the limit is
+// connections are the open connections of all listeners, at most limit. letIn makes a connection
+// known when a client was authenticated on it. At the limit, a connection is closed for each new
+// one: the first of strangers, or the first of idle if there are no strangers. If the limit is
 // shared, a client may have as many known connections as it leaves free, as with shares.
 type connections struct {
 	limit  int
@@ -31,7 +32,8 @@ type connections struct {
 	idle      list.List      // guarded by mu: of *countedConn, known connections without a request, first the one that has been so for longest
 }
 
-// countedConn is a connection that is counted until it is closed. Its fields from place to closed are guarded by connections.mu.
+// countedConn is a connection that is counted until it is closed. Its fields from place to closed
+// are guarded by connections.mu.
 type countedConn struct {
 	net.Conn
 	in     *connections
@@ -43,10 +45,11 @@ type countedConn struct {
 	turn atomic.Int32 // notSaid, answering, between or over
 }
 
-// The values of countedConn.turn. A client whose request meets the end of a connection cannot know by itself whether the request was carried
-// out. HTTP/2 tells the client (GOAWAY). HTTP/1.1 does not, so a connection without TLS that net/http closes between two requests ends with
-// farewell. From farewell until the connection is gone no request of it begins, even if net/http has read one meanwhile. A connection that
-// closeOne closes ends without farewell.
+// The values of countedConn.turn. A client whose request meets the end of a connection cannot know
+// by itself whether the request was carried out. HTTP/2 tells the client (GOAWAY). HTTP/1.1 does
+// not, so a connection without TLS that net/http closes between two requests ends with farewell.
+// From farewell until the connection is gone no request of it begins, even if net/http has read one
+// meanwhile. A connection that closeOne closes ends without farewell.
 const (
 	notSaid   = iota // no request without TLS has come by HTTP/1.1, so farewell does not apply
 	answering        // a request has begun, and its answer is not sent
@@ -54,14 +57,17 @@ const (
 	over             // farewell was said
 )
 
-// farewell is the answer to the request that a client may just be sending on a connection that ends. By the status 408 other clients know as
-// well that they may send the request again, and clients that send none ignore it.
+// farewell is the answer to the request that a client may just be sending on a connection that
+// ends. By the status 408 other clients know as well that they may send the request again, and
+// clients that send none ignore it.
 const farewell = "HTTP/1.1 408 Request Timeout\r\n" + wire.HeaderNotBegun + ": 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-// farewellWait bounds the writing of farewell. The buffer of a connection without a request nearly always has room for it.
+// farewellWait bounds the writing of farewell. The buffer of a connection without a request nearly
+// always has room for it.
 const farewellWait = 50 * time.Millisecond
 
-// begin notes that a request begins. It returns false if farewell has told the client that no request begins on this connection any more.
+// begin notes that a request begins. It returns false if farewell has told the client that no
+// request begins on this connection any more.
 func (c *countedConn) begin(r *http.Request) bool {
 	if r.ProtoMajor != 1 || r.TLS != nil {
 		return true
@@ -76,14 +82,15 @@ func (c *countedConn) sayFarewell() {
 	}
 }
 
-// Write writes to the connection. What net/http writes between two requests is the refusal of a malformed one, after which
-// comes no farewell.
+// Write writes to the connection. What net/http writes between two requests is the refusal of a
+// malformed one, after which comes no farewell.
 func (c *countedConn) Write(data []byte) (int, error) {
 	c.turn.CompareAndSwap(between, answering)
 	return c.Conn.Write(data)
 }
 
-// take counts a new connection, and closes another one if there is no room. It returns nil if all open connections are known and have requests.
+// take counts a new connection, and closes another one if there is no room. It returns nil if all
+// open connections are known and have requests.
 func (cs *connections) take(conn net.Conn) *countedConn {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -96,7 +103,8 @@ func (cs *connections) take(conn net.Conn) *countedConn {
 	return c
 }
 
-// closeOne closes the first connection that may allows, of strangers and then of idle, and reports whether there was one. The caller holds mu.
+// closeOne closes the first connection that may allows, of strangers and then of idle, and reports
+// whether there was one. The caller holds mu.
 func (cs *connections) closeOne(may func(*countedConn) bool) bool {
 	for _, l := range []*list.List{&cs.strangers, &cs.idle} {
 		for e := l.Front(); e != nil; e = e.Next() {
@@ -146,8 +154,9 @@ func (cs *connections) forget(c *countedConn) {
 	}
 }
 
-// letIn makes a connection count as known for a client that was authenticated on it. If the client then has more than it may, its longest idle
-// connection is closed. If it has no idle one, letIn returns an ErrOverloaded.
+// letIn makes a connection count as known for a client that was authenticated on it. If the client
+// then has more than it may, its longest idle connection is closed. If it has no idle one, letIn
+// returns an ErrOverloaded.
 func (cs *connections) letIn(c *countedConn, client string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -192,7 +201,8 @@ func (cs *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// counted returns conn itself or the connection below its TLS if that is a countedConn, otherwise nil.
+// counted returns conn itself or the connection below its TLS if that is a countedConn, otherwise
+// nil.
 func counted(conn net.Conn) *countedConn {
 	for {
 		switch c := conn.(type) {
@@ -208,7 +218,8 @@ func counted(conn net.Conn) *countedConn {
 
 type connKey struct{}
 
-// withConn puts a connection into the context of its requests. It is used as http.Server.ConnContext.
+// withConn puts a connection into the context of its requests. It is used as
+// http.Server.ConnContext.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, counted(conn))
 }
@@ -228,7 +239,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending side, or returns errors.ErrUnsupported if the connection cannot do that.
+// CloseWrite closes the sending side, or returns errors.ErrUnsupported if the connection cannot do
+// that.
 func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		c.sayFarewell()
@@ -258,8 +270,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// turnAway closes a connection, without TLS after an answer of 503. It does not wait for the client, so the answer is lost if it cannot be
-// written within a millisecond.
+// turnAway closes a connection, without TLS after an answer of 503. It does not wait for the
+// client, so the answer is lost if it cannot be written within a millisecond.
 func (l *boundedListener) turnAway(conn net.Conn) {
 	defer conn.Close()
 	if l.speaksTLS || conn.SetDeadline(time.Now().Add(time.Millisecond)) != nil {

@@ -34,8 +34,9 @@ func keptAlive(t *testing.T, conn net.Conn, line string, headers ...string) int 
 	return a.StatusCode
 }
 
-// wantOpen fails unless the connection is open or closed as open says. A close is seen at once, because the server closes a connection
-// before it answers on the one that takes its place. So an open connection is watched only briefly.
+// wantOpen fails unless the connection is open or closed as open says. A close is seen at once,
+// because the server closes a connection before it answers on the one that takes its place. So an
+// open connection is watched only briefly.
 func wantOpen(t *testing.T, what string, conn net.Conn, open bool) {
 	t.Helper()
 	limit := waitLimit
@@ -51,8 +52,8 @@ func wantOpen(t *testing.T, what string, conn net.Conn, open bool) {
 	}
 }
 
-// TestConnectionsOfStrangers: connections without a request keep nobody out. Connections on which no client was authenticated are closed
-// first, the oldest before the others.
+// TestConnectionsOfStrangers: connections without a request keep nobody out. Connections on which
+// no client was authenticated are closed first, the oldest before the others.
 func TestConnectionsOfStrangers(t *testing.T) {
 	const most = 50
 	r := newRig(t, &Options{Authenticator: twoClients()})
@@ -84,8 +85,8 @@ func TestConnectionsOfStrangers(t *testing.T) {
 	wantOpen(t, "one that was idle for longest, once there were no strangers", first, false)
 }
 
-// TestConnectionsWithRequests: when all connections have requests a further one is closed, after 503 if that can be written at once. When the
-// others have gone a new one is let in.
+// TestConnectionsWithRequests: when all connections have requests a further one is closed, after
+// 503 if that can be written at once. When the others have gone a new one is let in.
 func TestConnectionsWithRequests(t *testing.T) {
 	const most = 10
 	a := newAbused(t, Limits{}, &ServeOptions{MaxConnections: most})
@@ -125,7 +126,8 @@ func awaitClaims(t *testing.T, s *Server, client string, n int) {
 	}
 }
 
-// TestConnectionsOfOneClient: a client gets at most as many connections as it leaves free for others (P14).
+// TestConnectionsOfOneClient: a client gets at most as many connections as it leaves free for
+// others (P14).
 func TestConnectionsOfOneClient(t *testing.T) {
 	const most = 20
 	r := newRig(t, &Options{Authenticator: twoClients()})
@@ -148,7 +150,8 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	}
 }
 
-// TestMemoryOfOneClient: bodies that a client does not complete leave at least as much memory to the others as they take (P14).
+// TestMemoryOfOneClient: bodies that a client does not complete leave at least as much memory to
+// the others as they take (P14).
 func TestMemoryOfOneClient(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: twoClients(), Limits: Limits{MaxMemory: 1 << 20}})
 	a := &abused{r, serveWith(t, r.Server, nil)}

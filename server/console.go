@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// isForConsole reports whether Options.Console answers the request: if there is a console, it has all paths whose first segment is not one of
-// the interface.
+// isForConsole reports whether Options.Console answers the request: if there is a console, it has
+// all paths whose first segment is not one of the interface.
 func (c *call) isForConsole() bool {
 	if c.server.options.Console == nil {
 		return false
@@ -30,7 +30,8 @@ func (c *call) asksForHTML() bool {
 	})
 }
 
-// askConsole lets the console answer, within the limits of the server. The console itself calls Server.Authenticate and checks rights.
+// askConsole lets the console answer, within the limits of the server. The console itself calls
+// Server.Authenticate and checks rights.
 func (c *call) askConsole() error {
 	control := http.NewResponseController(c.w)
 	if c.r.ContentLength != 0 {
@@ -45,8 +46,9 @@ func (c *call) askConsole() error {
 	return c.showPage(c.r, control)
 }
 
-// showPage lets the console answer. If the page does not exist and the client does not ask for HTML, the answer is a problem instead, because
-// the client is probably a program with a wrong path of the interface.
+// showPage lets the console answer. If the page does not exist and the client does not ask for
+// HTML, the answer is a problem instead, because the client is probably a program with a wrong path
+// of the interface.
 func (c *call) showPage(r *http.Request, control *http.ResponseController) error {
 	before := c.w.Header().Clone()
 	w := &consoleWriter{ResponseWriter: c.w, call: c, control: control, forProgram: !c.asksForHTML()}
@@ -59,7 +61,8 @@ func (c *call) showPage(r *http.Request, control *http.ResponseController) error
 	return noRoute(c.r.URL.EscapedPath())
 }
 
-// heldBody is the body of a request to the console. It counts bytes in Server.memory as they are read.
+// heldBody is the body of a request to the console. It counts bytes in Server.memory as they are
+// read.
 type heldBody struct {
 	io.ReadCloser
 	call *call
@@ -72,7 +75,8 @@ func (b *heldBody) Read(p []byte) (int, error) {
 		return 0, held
 	}
 	if errors.Is(err, io.EOF) && b.call.r.ProtoMajor == 1 {
-		// After the body net/http goes on reading, to notice the end of the connection. That reading must have no deadline.
+		// After the body net/http goes on reading, to notice the end of the connection. That
+		// reading must have no deadline.
 		if e := http.NewResponseController(b.call.w).SetReadDeadline(time.Time{}); e != nil && !errors.Is(e, http.ErrNotSupported) {
 			return n, fmt.Errorf("read the body: %w (%w)", punctual.ErrInvalid, e)
 		}
@@ -80,12 +84,14 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// consoleWriter records the status of a page, and gives the client Limits.WriteTime to read each part of it.
+// consoleWriter records the status of a page, and gives the client Limits.WriteTime to read each
+// part of it.
 type consoleWriter struct {
 	http.ResponseWriter
 	call    *call
 	control *http.ResponseController
-	// With forProgram the console's page for a status of 404 is dropped. noPage is true if that happened.
+	// With forProgram the console's page for a status of 404 is dropped. noPage is true if that
+	// happened.
 	forProgram, noPage bool
 }
 

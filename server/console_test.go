@@ -28,7 +28,8 @@ func (pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "console %s %s %d", r.Method, r.URL.Path, len(body))
 }
 
-// The console answers every path whose first segment is not one of the interface, and the server answers the others as without a console.
+// The console answers every path whose first segment is not one of the interface, and the server
+// answers the others as without a console.
 func TestConsole(t *testing.T) {
 	var seen []RequestInfo
 	r := newRig(t, &Options{
@@ -76,8 +77,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// The reading of a form whose bytes do not come in time, or take more memory than there is, fails. A whole form is read, and none of them
-// leaves memory held.
+// The reading of a form whose bytes do not come in time, or take more memory than there is, fails.
+// A whole form is read, and none of them leaves memory held.
 func TestConsoleWithinLimits(t *testing.T) {
 	r := newRig(t, &Options{Console: pages{}, Limits: Limits{BodyTime: 50 * time.Millisecond, MaxMemory: 1000}})
 	a := &abused{r, serveWith(t, r.Server, nil)}
@@ -95,7 +96,8 @@ func TestConsoleWithinLimits(t *testing.T) {
 	}
 }
 
-// Authenticate returns the principal that the interface would find, and counts its requests together with those to the interface.
+// Authenticate returns the principal that the interface would find, and counts its requests
+// together with those to the interface.
 func TestAuthenticate(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"a": role("ann", access.Push, "x*")}, Limits: Limits{Rate: 0.001, Burst: 2}})
 	p, err := r.Authenticate(r.request("GET /", "", "Authorization: Bearer a"))

@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Consumers implements storekit.ConsumerReporter. It reports the consumers that claim from a topic through this server. The server counts up to
-// 200,000 leases and distinguishes up to 1,000 consumers, where a consumer of two topics counts as two.
+// Consumers implements storekit.ConsumerReporter. It reports the consumers that claim from a topic
+// through this server. The server counts up to 200,000 leases and distinguishes up to 1,000
+// consumers, where a consumer of two topics counts as two.
 func (s *Server) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
 	return s.tracker.Consumers(ctx, topic)
 }
@@ -39,7 +40,8 @@ func (c *call) address() string {
 	return host
 }
 
-// mostConsumers bounds the consumers that an answer has one by one. Further consumers are summed up.
+// mostConsumers bounds the consumers that an answer has one by one. Further consumers are summed
+// up.
 const mostConsumers = 100
 
 // consumers answers with the consumers of a topic.

@@ -9,8 +9,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// A client that may inspect a topic sees who works on it: name, leases and claims. A consumer whose leases have run out is shown no more. A
-// stream that is open counts as a claim that waits, and a malformed name of a consumer is left out.
+// A client that may inspect a topic sees who works on it: name, leases and claims. A consumer whose
+// leases have run out is shown no more. A stream that is open counts as a claim that waits, and a
+// malformed name of a consumer is left out.
 func TestConsumers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(123 * time.Microsecond) // the times of the answer have whole milliseconds all the same

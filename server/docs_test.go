@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The examples of docs/server.md, but for those of the command punctual, print in a shell what the page says.
+// The examples of docs/server.md, but for those of the command punctual, print in a shell what the
+// page says.
 func TestDocsExamples(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatalf("the examples need curl: install it (%v)", err)
@@ -50,8 +51,9 @@ func TestDocsExamples(t *testing.T) {
 	}
 }
 
-// The table of statuses in docs/server.md and its translation has each code beside the status that the server answers it with, once, and says
-// whether the operation may have happened as the server does.
+// The table of statuses in docs/server.md and its translation has each code beside the status that
+// the server answers it with, once, and says whether the operation may have happened as the server
+// does.
 func TestDocsStatuses(t *testing.T) {
 	want := map[string]string{}
 	for _, code := range wire.Codes() {
@@ -92,7 +94,8 @@ var statusRow = regexp.MustCompile("(?m)^\\| (\\d{3}) \\| ((?:`[a-z_]+`(?:, )?)+
 
 var consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
 
-// like matches what an example prints. In want … stands for anything up to the end of its line or the text behind it.
+// like matches what an example prints. In want … stands for anything up to the end of its line or
+// the text behind it.
 func like(want string) *regexp.Regexp {
 	return regexp.MustCompile(`^` + strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), "…", `.*`) + `$`)
 }

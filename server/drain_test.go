@@ -17,8 +17,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// While a server waits for load balancers, /readyz says on a new connection that the server is not ready, and requests are answered. When
-// the store fails meanwhile, Serve waits no longer.
+// While a server waits for load balancers, /readyz says on a new connection that the server is not
+// ready, and requests are answered. When the store fails meanwhile, Serve waits no longer.
 func TestDrainDelay(t *testing.T) {
 	store := &sick{Store: memstore.New(nil), fail: func(context.Context) error { return nil }}
 	s := newServer(t, store, nil)
@@ -104,7 +104,8 @@ func TestDrainDelayEnds(t *testing.T) {
 	}
 }
 
-// An idle HTTP/2 connection does not hold up the end of the server for the second of net/http, so that the next process is there sooner.
+// An idle HTTP/2 connection does not hold up the end of the server for the second of net/http, so
+// that the next process is there sooner.
 func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, memstore.New(nil), nil)
@@ -171,7 +172,8 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// halfPipe is a pipe with a CloseWrite. The sending side of a pipe cannot be closed alone, so CloseWrite closes the whole pipe.
+// halfPipe is a pipe with a CloseWrite. The sending side of a pipe cannot be closed alone, so
+// CloseWrite closes the whole pipe.
 type halfPipe struct{ net.Conn }
 
 func (p halfPipe) CloseWrite() error { return p.Close() }

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// A parameter without a value is refused by name and changes nothing, unless it may be empty. A shell sends such a parameter for a
-// variable that is not set.
+// A parameter without a value is refused by name and changes nothing, unless it may be empty. A
+// shell sends such a parameter for a variable that is not set.
 func TestEmptyParameters(t *testing.T) {
 	tried := 0
 	for _, rt := range routes() {
@@ -49,8 +49,9 @@ func TestEmptyParameters(t *testing.T) {
 	}
 }
 
-// targetOf returns a target of the route with one parameter of the query set to a value. The other parameters that the route requires are
-// there with a value that they can have: their first one, an instant, or "1".
+// targetOf returns a target of the route with one parameter of the query set to a value. The other
+// parameters that the route requires are there with a value that they can have: their first one, an
+// instant, or "1".
 func targetOf(rt *route, name, value string) string {
 	query := []string{name + "=" + value}
 	for _, other := range rt.params {
@@ -92,7 +93,8 @@ func push(t *testing.T, r *rig, ms ...punctual.NewMessage) {
 	}
 }
 
-// A member of JSON with an empty text is refused as well, unless it may be empty, by its place in the body, and changes nothing.
+// A member of JSON with an empty text is refused as well, unless it may be empty, by its place in
+// the body, and changes nothing.
 func TestEmptyMembers(t *testing.T) {
 	for _, c := range []struct{ line, body, place string }{
 		{"POST /v1/push", `[{"topic":"t","body":"x","in":""}]`, "/0/in"},
@@ -136,7 +138,8 @@ func TestEmptyRequestHeaders(t *testing.T) {
 	}
 }
 
-// A name that is not UTF-8 in a path is answered with a problem. Nothing of it is recorded or logged, so that strangers do not fill the log.
+// A name that is not UTF-8 in a path is answered with a problem. Nothing of it is recorded or
+// logged, so that strangers do not fill the log.
 func TestPathsThatAreNotUTF8(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))

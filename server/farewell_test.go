@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// On an HTTP/1.1 connection that it ends between two requests the server says farewell: no request begins on it any more. There is no
-// farewell on a connection that carried no request, nor after the refusal of a malformed request.
+// On an HTTP/1.1 connection that it ends between two requests the server says farewell: no request
+// begins on it any more. There is no farewell on a connection that carried no request, nor after
+// the refusal of a malformed request.
 func TestFarewell(t *testing.T) {
 	r := newRig(t, nil)
 	a := &abused{r, serveWith(t, r.Server, &ServeOptions{IdleTime: 20 * time.Millisecond, HeaderTime: 20 * time.Millisecond})}

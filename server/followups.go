@@ -7,10 +7,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The follow-ups of a settlement are pushes: each needs the right to push to its topic, and keeps the limits of a push. All of them are
-// checked before the settlement goes to the store, because either the settlement and all its follow-ups happen or nothing does.
+// The follow-ups of a settlement are pushes: each needs the right to push to its topic, and keeps
+// the limits of a push. All of them are checked before the settlement goes to the store, because
+// either the settlement and all its follow-ups happen or nothing does.
 
-// followUps returns the follow-ups in the body of a request that settles one message. They count in Server.memory.
+// followUps returns the follow-ups in the body of a request that settles one message. They count in
+// Server.memory.
 func (c *call) followUps() (wire.FollowUps, error) {
 	if len(c.body) == 0 {
 		return nil, nil
@@ -39,8 +41,9 @@ func (c *call) mayFollow(then wire.FollowUps) error {
 	return nil
 }
 
-// takesThen returns an error if a settlement with follow-ups is malformed or its follow-ups are beyond a limit: their number and bytes,
-// the body of each, topics that would be too many, and copies for the groups of a topic that would be too large.
+// takesThen returns an error if a settlement with follow-ups is malformed or its follow-ups are
+// beyond a limit: their number and bytes, the body of each, topics that would be too many, and
+// copies for the groups of a topic that would be too large.
 func (c *call) takesThen(x *punctual.Settlement) error {
 	if len(x.Then) == 0 {
 		return nil

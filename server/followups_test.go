@@ -29,7 +29,8 @@ func (r *rig) lease(topic, id string) int64 {
 	return ds[0].Token
 }
 
-// wantState fails the test unless the message is in this state. StateNone means that there must be no such message.
+// wantState fails the test unless the message is in this state. StateNone means that there must be
+// no such message.
 func (r *rig) wantState(topic, id string, want punctual.State) punctual.Info {
 	r.Helper()
 	m, err := r.store.Get(r.Context(), topic, id)
@@ -45,13 +46,15 @@ func (r *rig) wantState(topic, id string, want punctual.State) punctual.Info {
 	return m
 }
 
-// endsWithFollowUps are the verbs of settlements that may have follow-ups, each with the state in which it leaves its message.
+// endsWithFollowUps are the verbs of settlements that may have follow-ups, each with the state in
+// which it leaves its message.
 var endsWithFollowUps = []struct {
 	verb  string
 	state punctual.State
 }{{"ack", punctual.StateNone}, {"snooze", punctual.StateScheduled}, {"discard", punctual.StateDead}}
 
-// settle sends a settlement of A-17 in orders, either by the request for one message or by the one for many.
+// settle sends a settlement of A-17 in orders, either by the request for one message or by the one
+// for many.
 func (r *rig) settle(many bool, verb string, token int64, then string, headers ...string) answer {
 	r.Helper()
 	in := map[string]string{"snooze": "1h"}[verb]
@@ -67,7 +70,8 @@ func (r *rig) settle(many bool, verb string, token int64, then string, headers .
 	return r.ask(fmt.Sprintf("POST /v1/topics/orders/messages/A-17/%s?token=%d%s", verb, token, in), `{"then":`+then+`}`, headers...)
 }
 
-// Follow-ups are stored together with the settlement, and a header of each says which message it came from.
+// Follow-ups are stored together with the settlement, and a header of each says which message it
+// came from.
 func TestFollowUps(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		for _, c := range endsWithFollowUps {
@@ -96,7 +100,8 @@ func TestFollowUps(t *testing.T) {
 	}
 }
 
-// The server sets the AfterHeader of follow-ups, unless the client asks it not to with after_header=false, as remotestore does.
+// The server sets the AfterHeader of follow-ups, unless the client asks it not to with
+// after_header=false, as remotestore does.
 func TestFollowUpsWithoutAfterHeader(t *testing.T) {
 	for query, want := range map[string]string{"": "orders/A-17", "?after_header=true": "orders/A-17", "?after_header=false": "own"} {
 		r := newRig(t, nil)
@@ -217,7 +222,8 @@ func TestMemoryOfFollowUps(t *testing.T) {
 	}
 }
 
-// A settlement that is sent again with its key is carried out once, and its follow-ups are stored once, also those without an ID.
+// A settlement that is sent again with its key is carried out once, and its follow-ups are stored
+// once, also those without an ID.
 func TestFollowUpsSentAgain(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		r := newRig(t, nil)
@@ -237,8 +243,8 @@ func TestFollowUpsSentAgain(t *testing.T) {
 	}
 }
 
-// if_due changes a message only if it is due at that time, in a push, a cancel, a reschedule and a delete, of one message or of many, and
-// in a requeue.
+// if_due changes a message only if it is due at that time, in a push, a cancel, a reschedule and a
+// delete, of one message or of many, and in a requeue.
 func TestConditions(t *testing.T) {
 	const path = "/v1/topics/t/messages/x"
 	const due, other = "2099-11-20T10:00:00.250Z", "2099-11-20T10:00:00.249Z"
@@ -300,8 +306,8 @@ func TestConditions(t *testing.T) {
 	r.ask("PUT "+path+"?if_exists=replace&if_due="+due, "a").problem(t, 409, "changed") // there is no such message
 }
 
-// at_local and zone are an instant in a push, a reschedule, a retry and a snooze, of one message or of many. One without the other, and
-// with another time, is refused.
+// at_local and zone are an instant in a push, a reschedule, a retry and a snooze, of one message or
+// of many. One without the other, and with another time, is refused.
 func TestLocalTimes(t *testing.T) {
 	const local, due = "at_local=2099-11-20+09:00&zone=Europe/Berlin", "2099-11-20T08:00:00.000Z"
 	const member = `"at_local":"2099-11-20 09:00","zone":"Europe/Berlin"`
@@ -330,7 +336,8 @@ func TestLocalTimes(t *testing.T) {
 	}
 }
 
-// Companions are topics like any others, whose @ may be escaped in a path. A pause of pushes and malformed names are refused.
+// Companions are topics like any others, whose @ may be escaped in a path. A pause of pushes and
+// malformed names are refused.
 func TestCompanions(t *testing.T) {
 	r := newRig(t, nil)
 	for i, topic := range []string{"orders@events", "orders%40events", "a%2Fb%40g.mail"} {
@@ -351,7 +358,8 @@ func TestCompanions(t *testing.T) {
 	r.ask("GET /v1/topics/orders@events", "").problem(t, 404, "not_found")
 }
 
-// GET /v1/names has the topics that the client may inspect, by the beginning and the end of their names.
+// GET /v1/names has the topics that the client may inspect, by the beginning and the end of their
+// names.
 func TestNames(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"all": role("all", access.Inspect, "*"), "some": role("some", access.Inspect, "orders"), "none": role("none", access.Push, "*")}})
 	for _, topic := range []string{"orders@cron", "orders@events", "orders2", "mail@cron"} {
@@ -377,7 +385,8 @@ func TestNames(t *testing.T) {
 	r.ask("GET /v1/names", "", none).problem(t, 403, "forbidden")
 }
 
-// A batch of settlements is as large as what it changes and stores, and of one topic only if all of that is.
+// A batch of settlements is as large as what it changes and stores, and of one topic only if all of
+// that is.
 func TestBatchesOfFollowUps(t *testing.T) {
 	settle := func(topic string, then ...string) punctual.Settlement {
 		x := punctual.Settlement{Topic: topic}
@@ -402,8 +411,8 @@ func TestBatchesOfFollowUps(t *testing.T) {
 	}
 }
 
-// A follow-up that the store does not reach in one step with the message is stored in an envelope. A client may push no envelope itself,
-// and send none as a follow-up.
+// A follow-up that the store does not reach in one step with the message is stored in an envelope.
+// A client may push no envelope itself, and send none as a follow-up.
 func TestFollowUpsBeyondReach(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		mem := memstore.New(nil)
@@ -433,7 +442,8 @@ func TestFollowUpsBeyondReach(t *testing.T) {
 	}
 }
 
-// GET /v1 says whether the program does the duties of the store beside the server, also over a store that does not say what it can do.
+// GET /v1 says whether the program does the duties of the store beside the server, also over a
+// store that does not say what it can do.
 func TestDutiesAreTold(t *testing.T) {
 	for _, duties := range []bool{false, true} {
 		mem := memstore.New(nil)

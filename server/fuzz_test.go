@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// Whatever a request is, the handler answers it without a panic and without 5xx, and an error is always a problem, except for a HEAD. Streams
-// are left out.
+// Whatever a request is, the handler answers it without a panic and without 5xx, and an error is
+// always a problem, except for a HEAD. Streams are left out.
 func FuzzRequests(f *testing.F) {
 	f.Add("PUT", "/v1/topics/a%2Fb/messages/x%20y", "in=30m&if_exists=keep", "body", "text/plain", "")
 	f.Add("POST", "/v1/topics/t/claim", "max=10&lease=1m", "", "", "application/octet-stream")

@@ -19,8 +19,8 @@ func TestGeneratedClientTypeScript(t *testing.T) {
 	})
 }
 
-// A client in Go that is generated from the OpenAPI description compiles and works. It is a module of its own, so that the go.mod of this
-// module stays free of the generator.
+// A client in Go that is generated from the OpenAPI description compiles and works. It is a module
+// of its own, so that the go.mod of this module stays free of the generator.
 func TestGeneratedClientGo(t *testing.T) {
 	tryGenerated(t, "testdata/go", [][]string{
 		{"go", "mod", "init", "client"},
@@ -32,8 +32,9 @@ func TestGeneratedClientGo(t *testing.T) {
 	})
 }
 
-// tryGenerated runs commands over a copy of a folder with the description in it. The last command gets the URL of a server. The commands
-// need a network, and those of TypeScript npm, so they run only where PUNCTUAL_TEST_NPM is set, as make client does.
+// tryGenerated runs commands over a copy of a folder with the description in it. The last command
+// gets the URL of a server. The commands need a network, and those of TypeScript npm, so they run
+// only where PUNCTUAL_TEST_NPM is set, as make client does.
 func tryGenerated(t *testing.T, folder string, commands [][]string) {
 	if os.Getenv("PUNCTUAL_TEST_NPM") == "" {
 		t.Skip("make client has clients generated in TypeScript and Go, and tries them")

@@ -14,8 +14,8 @@ import (
 // live answers that the process is alive, whatever the state of its store.
 func (c *call) live() error { return c.json(http.StatusOK, wire.Health{Status: "ok"}) }
 
-// ready answers whether requests should be sent to this server. Of an error of the store it shows only the code,
-// because the route is public.
+// ready answers whether requests should be sent to this server. Of an error of the store it shows
+// only the code, because the route is public.
 func (c *call) ready() error {
 	if c.server.isDraining() {
 		return fmt.Errorf("the server is ending: %w", punctual.ErrClosed)
@@ -59,7 +59,8 @@ func (c *call) ready() error {
 	return c.json(http.StatusOK, h)
 }
 
-// unready is an error of the store whose text is not shown to clients, because they are not authenticated.
+// unready is an error of the store whose text is not shown to clients, because they are not
+// authenticated.
 type unready struct {
 	code  string
 	cause error

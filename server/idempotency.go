@@ -8,9 +8,10 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// once prepares a message of a request with an Idempotency-Key so that it is stored once until its duplicate window is over, however
-// often the request is sent. It is stored anew only after somebody has deleted or purged it, or by if_exists=replace-dead when it is
-// dead. With byDefault, a message without a duplicate window of its own gets keyWindow.
+// once prepares a message of a request with an Idempotency-Key so that it is stored once until its
+// duplicate window is over, however often the request is sent. It is stored anew only after
+// somebody has deleted or purged it, or by if_exists=replace-dead when it is dead. With byDefault,
+// a message without a duplicate window of its own gets keyWindow.
 func once(m *punctual.NewMessage, byDefault bool) error {
 	if m.IfExists == punctual.IfExistsReplace {
 		return invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")
@@ -51,5 +52,6 @@ func (c *call) checkKeys() error {
 	return nil
 }
 
-// keyWindow is the duplicate window of a message that was pushed with an Idempotency-Key, unless the request gives another one.
+// keyWindow is the duplicate window of a message that was pushed with an Idempotency-Key, unless
+// the request gives another one.
 const keyWindow = 24 * time.Hour

@@ -19,12 +19,13 @@ func (c *call) showInfo() error {
 	return c.json(http.StatusOK, info)
 }
 
-// abilityTime bounds how long GET /v1 waits for a store to say what it can do, because the answer has to come also while the store does
-// not answer.
+// abilityTime bounds how long GET /v1 waits for a store to say what it can do, because the answer
+// has to come also while the store does not answer.
 const abilityTime = time.Second
 
-// abilities returns what the store can do, and whether the program does its duties. If the store does not say so now, abilities returns what it
-// said last, nil if it never has. A store that is no storekit.AbilityReporter has no abilities of its own.
+// abilities returns what the store can do, and whether the program does its duties. If the store
+// does not say so now, abilities returns what it said last, nil if it never has. A store that is no
+// storekit.AbilityReporter has no abilities of its own.
 func (c *call) abilities() *wire.Abilities {
 	s := c.server
 	if s.abler == nil {

@@ -70,8 +70,8 @@ func TestSizes(t *testing.T) {
 	tooMuch.ask("PUT /v1/topics/t/messages/y", strings.Repeat("x", 100)).want(t, 201) // what was held is free again
 }
 
-// A few bytes of a request become a whole item in memory. A request with too many items, topics or headers is refused while it is read, so that
-// memory follows the bytes.
+// A few bytes of a request become a whole item in memory. A request with too many items, topics or
+// headers is refused while it is read, so that memory follows the bytes.
 func TestMemoryFollowsTheBytes(t *testing.T) {
 	r := newRig(t, nil)
 	const size = 4 << 20
@@ -176,8 +176,9 @@ func (s *sick) Now(ctx context.Context) (time.Time, error) {
 	return s.Store.Now(ctx)
 }
 
-// An error of the store reaches the client with its code, and with a status that tells whether the operation certainly did not happen. A store
-// that has failed is told to OnStoreFailed, and /readyz shows only the code of an error.
+// An error of the store reaches the client with its code, and with a status that tells whether the
+// operation certainly did not happen. A store that has failed is told to OnStoreFailed, and /readyz
+// shows only the code of an error.
 func TestStoreOnABadDay(t *testing.T) {
 	for err, status := range map[error]int{
 		punctual.ErrNoSpace: 507, punctual.ErrStoreFailed: 503, punctual.ErrCorrupt: 503, punctual.ErrUnreachable: 503, punctual.ErrOverloaded: 503,
@@ -213,7 +214,8 @@ func (s *halfExamined) Examine(context.Context) ([]storekit.Finding, error) {
 	return []storekit.Finding{storekit.Good("directory", "/data")}, fmt.Errorf("examine: %w", s.err)
 }
 
-// An examination that fails is answered with what it has found. OnStoreFailed is told if the error says that the store has failed.
+// An examination that fails is answered with what it has found. OnStoreFailed is told if the error
+// says that the store has failed.
 func TestExaminationThatFails(t *testing.T) {
 	for err, failed := range map[error]bool{punctual.ErrStoreFailed: true, punctual.ErrCorrupt: true, punctual.ErrUnreachable: false} {
 		store := &halfExamined{memstore.New(nil), err}
@@ -226,7 +228,8 @@ func TestExaminationThatFails(t *testing.T) {
 	}
 }
 
-// A call of the store that takes too long and certainly did nothing is an ErrOverloaded, and the client gets that answer in time.
+// A call of the store that takes too long and certainly did nothing is an ErrOverloaded, and the
+// client gets that answer in time.
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &sick{memstore.New(nil), func(ctx context.Context) error {
@@ -250,8 +253,8 @@ func TestReady(t *testing.T) {
 	r.ask("GET /readyz", "").want(t, 200, `"degraded"`, "later than 1s")
 }
 
-// A panic is answered with 500 and logged. Tokens and bodies are in no line of the log. An Authenticator that fails or returns nobody is
-// answered with 503.
+// A panic is answered with 500 and logged. Tokens and bodies are in no line of the log. An
+// Authenticator that fails or returns nobody is answered with 503.
 func TestPanicsAndLogs(t *testing.T) {
 	var log bytes.Buffer
 	broken := true

@@ -17,9 +17,11 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Most of these tests show that the server counts the memory that requests and answers take, and not only their bytes on the network.
+// Most of these tests show that the server counts the memory that requests and answers take, and
+// not only their bytes on the network.
 
-// TestRightBeforeBody: a client that has the right of a route on no topic is refused before a byte of the body is read.
+// TestRightBeforeBody: a client that has the right of a route on no topic is refused before a byte
+// of the body is read.
 func TestRightBeforeBody(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*"), "p": role("p", access.Push, "t")}})
 	for _, path := range []string{"/v1/push", "/v1/amend", "/v1/settle"} {
@@ -54,8 +56,9 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTinyHeaders: a request of many items with many tiny headers is refused when they take more than a request may, or more than the client's
-// share. Items that the client may not push are not kept, so such a request is answered item by item.
+// TestTinyHeaders: a request of many items with many tiny headers is refused when they take more
+// than a request may, or more than the client's share. Items that the client may not push are not
+// kept, so such a request is answered item by item.
 func TestTinyHeaders(t *testing.T) {
 	var headers strings.Builder
 	for i := range 4000 {
@@ -124,7 +127,8 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// TestAnswersNobodyReads: the memory of answers that nobody reads is bounded, and another client is answered meanwhile.
+// TestAnswersNobodyReads: the memory of answers that nobody reads is bounded, and another client is
+// answered meanwhile.
 func TestAnswersNobodyReads(t *testing.T) {
 	const clients, messages, claimed, size = 12, 64, 16, 64 << 10
 	r := newRig(t, &Options{Authenticator: twoClients(), Limits: Limits{MaxMemory: 64 << 20}})
@@ -187,7 +191,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestNamesOfWaitingClaims: the topic names of a claim count in the server's memory for as long as the claim waits.
+// TestNamesOfWaitingClaims: the topic names of a claim count in the server's memory for as long as
+// the claim waits.
 func TestNamesOfWaitingClaims(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: roles{"w": role("w", access.Work, "*")}, Limits: Limits{MaxMemory: 1 << 20}})
 	names := make([]string, limits.MaxClaimTopics)

@@ -88,7 +88,8 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	return m, once(&m, !c.query.Has("remember"))
 }
 
-// messageID returns the ID of the message from the path, the parameter id or the Idempotency-Key, or "".
+// messageID returns the ID of the message from the path, the parameter id or the Idempotency-Key,
+// or "".
 func (c *call) messageID(key string) (string, error) {
 	if id, ok := c.path["id"]; ok {
 		return id, nil
@@ -100,8 +101,8 @@ func (c *call) messageID(key string) (string, error) {
 	return cmp.Or(id, key), nil
 }
 
-// messageHeaders returns the message's headers, which are the Content-Type and the headers with wire.HeaderPrefix of the request. A
-// Content-Type that curl has added by itself is left out.
+// messageHeaders returns the message's headers, which are the Content-Type and the headers with
+// wire.HeaderPrefix of the request. A Content-Type that curl has added by itself is left out.
 func messageHeaders(h http.Header) (map[string]string, error) {
 	var out map[string]string
 	add := func(name string, values []string) error {
@@ -135,12 +136,14 @@ func messageHeaders(h http.Header) (map[string]string, error) {
 	return out, nil
 }
 
-// isOfCurl reports whether a Content-Type is the one that curl -d adds by itself, which says nothing about the message.
+// isOfCurl reports whether a Content-Type is the one that curl -d adds by itself, which says
+// nothing about the message.
 func isOfCurl(contentType string) bool {
 	return strings.EqualFold(contentType, "application/x-www-form-urlencoded")
 }
 
-// setMessageHeaders describes a message in the headers of an answer whose body is the message's body.
+// setMessageHeaders describes a message in the headers of an answer whose body is the message's
+// body.
 func setMessageHeaders(h http.Header, m *punctual.Message) error {
 	h.Set(wire.HeaderID, m.ID)
 	h.Set(wire.HeaderTopic, m.Topic)
@@ -163,8 +166,8 @@ func setMessageHeaders(h http.Header, m *punctual.Message) error {
 	return err
 }
 
-// canStand reports whether a message's header arrives unchanged as an HTTP header. Its name must be a token in lower case, and its value
-// printable ASCII without spaces around it.
+// canStand reports whether a message's header arrives unchanged as an HTTP header. Its name must be
+// a token in lower case, and its value printable ASCII without spaces around it.
 func canStand(name, value string) bool {
 	if name == "" || name != strings.ToLower(name) || value != strings.TrimSpace(value) {
 		return false
@@ -226,8 +229,8 @@ func (c *call) finished() error {
 	return c.json(http.StatusOK, answer)
 }
 
-// finishedStep is how many finished records an answer has at most. During the call finishedHeld bytes count for them, because their
-// histories can be long.
+// finishedStep is how many finished records an answer has at most. During the call finishedHeld
+// bytes count for them, because their histories can be long.
 const (
 	finishedStep = 1000
 	finishedHeld = 20 << 20
@@ -293,16 +296,17 @@ func (c *call) list() error {
 }
 
 const (
-	// listStep is how many messages of a list are read from the store in one call. During the call listHeld bytes count for them, because
-	// their size is not known yet.
+	// listStep is how many messages of a list are read from the store in one call. During the call
+	// listHeld bytes count for them, because their size is not known yet.
 	listStep = 32
 	listHeld = 16 << 20
 	// listBytes ends a page: no further step is read once its messages have so many bytes.
 	listBytes = 64 << 20
 )
 
-// listPage answers with a page that it reads from the store in steps and writes after each step. If a step after the first one cannot be read,
-// the page ends before that step. A client that asks for the next page gets the error if it lasts.
+// listPage answers with a page that it reads from the store in steps and writes after each step. If
+// a step after the first one cannot be read, the page ends before that step. A client that asks for
+// the next page gets the error if it lasts.
 func (c *call) listPage(q punctual.ListQuery) error {
 	out := &pieces{call: c}
 	left, bytes, next := q.Limit, int64(0), ""

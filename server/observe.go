@@ -8,12 +8,14 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// observed is a store that notifies an Observer of the calls between the server and the store below, as a Queue and a Worker
-// do. It calls OnStart for each message that a claim brought, OnSettle for each settlement, and OnLeaseLost for each settlement
-// that was refused because its token is not the current one or its message was cancelled. A request that is sent again, because
+// observed is a store that notifies an Observer of the calls between the server and the store
+// below, as a Queue and a Worker do. It calls OnStart for each message that a claim brought,
+// OnSettle for each settlement, and OnLeaseLost for each settlement that was refused because its
+// token is not the current one or its message was cancelled. A request that is sent again, because
 // its answer was lost, counts again.
 //
-// It has no Unwrap. The server finds the other interfaces of the store in the store that it was given.
+// It has no Unwrap. The server finds the other interfaces of the store in the store that it was
+// given.
 type observed struct {
 	store    punctual.Store
 	observer *punctual.Observer

@@ -28,8 +28,9 @@ func (r *rig) finishAll() (finished int) {
 	return len(ds)
 }
 
-// A request with an Idempotency-Key is done once, also when it is sent again up to 24 h after its message finished. The parameter or member
-// remember says another time, with or without a key. An ID alone may be used again once its message has finished.
+// A request with an Idempotency-Key is done once, also when it is sent again up to 24 h after its
+// message finished. The parameter or member remember says another time, with or without a key. An
+// ID alone may be used again once its message has finished.
 func TestIdempotencyKeyAfterItsMessage(t *testing.T) {
 	const key, day = "Idempotency-Key: k-1", 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -105,7 +106,8 @@ func TestIdempotencyKeyIsRefused(t *testing.T) {
 	}
 }
 
-// A dead message can be deleted by a client that may purge. A cancel of the message answers that it is dead, and what can be done with it.
+// A dead message can be deleted by a client that may purge. A cancel of the message answers that it
+// is dead, and what can be done with it.
 func TestDeadMessageIsDeleted(t *testing.T) {
 	roles := roles{"admin": role("ann", access.Admin, "*"), "amend": role("bob", access.Amend, "*")}
 	r := newRig(t, &Options{Authenticator: roles})
@@ -151,7 +153,8 @@ func TestDeadMessageIsDeleted(t *testing.T) {
 	}
 }
 
-// A key that would not keep a request from being carried out twice is refused, and then nothing is done.
+// A key that would not keep a request from being carried out twice is refused, and then nothing is
+// done.
 func TestKeysThatDoNothing(t *testing.T) {
 	const own, request = "Idempotency-Key: k", "Punctual-Request: k"
 	r := newRig(t, nil)

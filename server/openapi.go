@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The OpenAPI description is generated from the table of routes and the types of the bodies, so that it cannot name other paths,
-// parameters of paths and queries, or members than they have.
+// The OpenAPI description is generated from the table of routes and the types of the bodies, so
+// that it cannot name other paths, parameters of paths and queries, or members than they have.
 
 type object = map[string]any
 
@@ -115,7 +115,8 @@ func requestContent(rt *route, schemas schemaSet) object {
 	return content
 }
 
-// answerContent returns the schemas of the answers of a route that are not errors, by their media types.
+// answerContent returns the schemas of the answers of a route that are not errors, by their media
+// types.
 func answerContent(rt *route, schemas schemaSet) object {
 	content := object{}
 	if rt.answer != nil {

@@ -48,7 +48,8 @@ func describe(t *testing.T, text []byte) (d description) {
 	return d
 }
 
-// The description has each route with its parameters in path and query and with the action that it needs, and it has no other routes.
+// The description has each route with its parameters in path and query and with the action that it
+// needs, and it has no other routes.
 func TestOpenAPI(t *testing.T) {
 	r := newRig(t, nil)
 	d := describe(t, []byte(r.ask("GET /openapi.json", "").want(t, 200).body))
@@ -94,8 +95,9 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// Every number in the description has its format and its least value, no text has those of numbers, and the schema of each parameter and
-// body has a type or refers to another schema. members() names only members that bodies have.
+// Every number in the description has its format and its least value, no text has those of numbers,
+// and the schema of each parameter and body has a type or refers to another schema. members() names
+// only members that bodies have.
 func TestDescribedTypes(t *testing.T) {
 	s := newServer(t, memstore.New(nil), nil)
 	var all map[string]any
@@ -177,7 +179,8 @@ func TestDescribedTypes(t *testing.T) {
 	}
 }
 
-// The server reads every verb, change, if_exists and state that the description has, and refuses a word that the description does not have.
+// The server reads every verb, change, if_exists and state that the description has, and refuses a
+// word that the description does not have.
 func TestDescribedWordsAreRead(t *testing.T) {
 	enum := func(member string) []string { return members()[member]["enum"].([]string) }
 	for _, c := range []struct {
@@ -200,7 +203,8 @@ func TestDescribedWordsAreRead(t *testing.T) {
 	}
 }
 
-// Every parameter of a query, but those that take any text, refuses a value that it cannot have, and the error says which parameter it is.
+// Every parameter of a query, but those that take any text, refuses a value that it cannot have,
+// and the error says which parameter it is.
 func TestEveryParameterIsRead(t *testing.T) {
 	free := []string{"after", "error", "id", "topic", "prefix", "suffix", "note", "mark"} // these take any text
 	// Some parameters are read only beside another one.
@@ -264,8 +268,8 @@ func TestExamplesOfRequests(t *testing.T) {
 // descriptions keeps the descriptions that were read before, by their texts. Nobody changes them.
 var descriptions sync.Map
 
-// description returns the description of the server. It is kept, because to read it anew for each request would take a good part of the time
-// of the tests.
+// description returns the description of the server. It is kept, because to read it anew for each
+// request would take a good part of the time of the tests.
 func (r *rig) description() description {
 	text := string(r.openAPI)
 	known, ok := descriptions.Load(text)
@@ -275,7 +279,8 @@ func (r *rig) description() description {
 	return known.(description)
 }
 
-// conforms fails unless the answer is one that the description allows. rig.ask calls it for each request.
+// conforms fails unless the answer is one that the description allows. rig.ask calls it for each
+// request.
 func (r *rig) conforms(req *http.Request, a answer) {
 	r.Helper()
 	d := r.description()
@@ -409,7 +414,8 @@ func (d *description) complainOfObject(schema, v map[string]any) string {
 	return ""
 }
 
-// TestConformity: complain, by which conforms judges the JSON answers that are no errors, finds what a schema does not allow.
+// TestConformity: complain, by which conforms judges the JSON answers that are no errors, finds
+// what a schema does not allow.
 func TestConformity(t *testing.T) {
 	d := description{}
 	d.Components.Schemas = map[string]map[string]any{"A": {

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A request that a page of another site has a browser send is refused on every route, whether it changes something or not.
+// A request that a page of another site has a browser send is refused on every route, whether it
+// changes something or not.
 func TestOtherSitesAreRefused(t *testing.T) {
 	r := newRig(t, &Options{Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the metrics were asked for") })})
 	before := r.snapshot()
@@ -31,7 +32,8 @@ func TestOtherSitesAreRefused(t *testing.T) {
 	trusting.ask("GET /v1/check", "", "Sec-Fetch-Site: cross-site", "Origin: https://console.example.com").want(t, http.StatusOK)
 }
 
-// A link on another site leads to a page of the console. An image, a script or a form of another site does not.
+// A link on another site leads to a page of the console. An image, a script or a form of another
+// site does not.
 func TestOtherSitesMayLinkToPages(t *testing.T) {
 	r := newRig(t, &Options{Console: &pages{}})
 	for mode, want := range map[string]int{"navigate": http.StatusTeapot, "no-cors": http.StatusForbidden, "cors": http.StatusForbidden} {
@@ -60,7 +62,8 @@ func (s *checking) Check(ctx context.Context, progress func(int64)) (storekit.Ch
 	return s.Store.Check(ctx, progress)
 }
 
-// A check reads everything that is stored, so few are under way at a time. The next one is told to wait, and may come when one has ended.
+// A check reads everything that is stored, so few are under way at a time. The next one is told to
+// wait, and may come when one has ended.
 func TestFewChecksAtATime(t *testing.T) {
 	store := &checking{Store: memstore.New(nil), entered: make(chan struct{}), goOn: make(chan struct{})}
 	r := &rig{t, store.Store, newServer(t, store, nil)}
@@ -117,8 +120,8 @@ func TestWrongPath(t *testing.T) {
 	}
 }
 
-// The Content-Type that curl -d adds by itself is no header of the message; another one is. Besides, due and at mean the same in a query and in
-// JSON, and are refused together.
+// The Content-Type that curl -d adds by itself is no header of the message; another one is.
+// Besides, due and at mean the same in a query and in JSON, and are refused together.
 func TestContentTypeOfCurl(t *testing.T) {
 	r := newRig(t, nil)
 	for contentType, want := range map[string]string{"application/x-www-form-urlencoded": "", "text/plain": "text/plain"} {

@@ -10,12 +10,12 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// guarded is a store whose panic becomes the error of the one call that made it panic. Where the server keeps the answers,
-// calls with a key run in goroutines of their own, in which net/http does not recover: without guarded, one panic would end
-// the server and every call under way.
+// guarded is a store whose panic becomes the error of the one call that made it panic. Where the
+// server keeps the answers, calls with a key run in goroutines of their own, in which net/http does
+// not recover: without guarded, one panic would end the server and every call under way.
 //
-// It has no Unwrap. The server calls other interfaces of the store, such as its Inspector, in the goroutines of requests,
-// where ServeHTTP recovers a panic.
+// It has no Unwrap. The server calls other interfaces of the store, such as its Inspector, in the
+// goroutines of requests, where ServeHTTP recovers a panic.
 type guarded struct {
 	store punctual.Store
 	log   *slog.Logger
@@ -57,8 +57,8 @@ func (g guarded) Close() (err error) {
 	return g.store.Close()
 }
 
-// recover turns a panic into an ErrIndeterminate, because the store may have carried the call out before it panicked. The
-// text of the panic goes to the log alone, since it may contain a message.
+// recover turns a panic into an ErrIndeterminate, because the store may have carried the call out
+// before it panicked. The text of the panic goes to the log alone, since it may contain a message.
 func (g guarded) recover(op string, err *error) {
 	if cause := recover(); cause != nil {
 		g.log.Error("a call made the store panic", "operation", op, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))

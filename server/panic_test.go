@@ -54,8 +54,8 @@ type repeating struct{ *panicking }
 
 func (repeating) Repeats() time.Duration { return time.Minute }
 
-// P13: a panic of the store is the error of that one call, which says that the call may have happened. The panic is logged with its stack,
-// and the server goes on.
+// P13: a panic of the store is the error of that one call, which says that the call may have
+// happened. The panic is logged with its stack, and the server goes on.
 func TestPanicsOfTheStore(t *testing.T) {
 	for name, of := range map[string]func(*panicking) punctual.Store{
 		"plain":    func(s *panicking) punctual.Store { return s },

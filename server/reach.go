@@ -8,11 +8,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// reaching is a store over which a follow-up may name any topic, if the store below has follow-ups at all: where that store reaches
-// only a family, reaching puts the other follow-ups into envelopes (storekit.Settle), which a duty forwards. It stands right above the
-// store and below Server.answers, so that Server.answers compares a call which is sent again as the client sent it.
+// reaching is a store over which a follow-up may name any topic, if the store below has follow-ups
+// at all: where that store reaches only a family, reaching puts the other follow-ups into envelopes
+// (storekit.Settle), which a duty forwards. It stands right above the store and below
+// Server.answers, so that Server.answers compares a call which is sent again as the client sent it.
 //
-// It has no Unwrap, because it changes settlements. The server asks the store itself for its other interfaces.
+// It has no Unwrap, because it changes settlements. The server asks the store itself for its other
+// interfaces.
 type reaching struct {
 	store punctual.Store
 	// moved is called for each settlement with envelopes that was made or may have been made.

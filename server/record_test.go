@@ -17,7 +17,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// Every route that is no GET and needs the action amend or admin makes its change within Options.Record, which may refuse it.
+// Every route that is no GET and needs the action amend or admin makes its change within
+// Options.Record, which may refuse it.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	refused := errors.New("not recorded")
 	var recorded []audit.Change
@@ -122,8 +123,8 @@ func (r *rig) kill(auth string) {
 	}
 }
 
-// A request with several kinds of changes in several topics is recorded as one change with the verb amend and without a topic. A request
-// without items is not recorded.
+// A request with several kinds of changes in several topics is recorded as one change with the verb
+// amend and without a topic. A request without items is not recorded.
 func TestRecordOfMany(t *testing.T) {
 	var recorded []audit.Change
 	r := newRig(t, &Options{Record: func(ctx context.Context, ch audit.Change, do func(context.Context) (int64, error)) (int64, error) {

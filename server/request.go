@@ -17,8 +17,9 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// readQuery sets the route's parameters. It refuses unknown parameters, because the client meant something by them, parameters that are given
-// twice, and empty ones, because a shell sends those for a variable that is not set. A param with mayBeEmpty may be empty.
+// readQuery sets the route's parameters. It refuses unknown parameters, because the client meant
+// something by them, parameters that are given twice, and empty ones, because a shell sends those
+// for a variable that is not set. A param with mayBeEmpty may be empty.
 func (c *call) readQuery() error {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -46,8 +47,8 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// readBody reads the whole body before the request is carried out, so that an incomplete request changes nothing, and so
-// that net/http notices the end of the connection while a claim waits.
+// readBody reads the whole body before the request is carried out, so that an incomplete request
+// changes nothing, and so that net/http notices the end of the connection while a claim waits.
 func (c *call) readBody() error {
 	s, r := c.server, c.r
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {

@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore"
 )
 
-// One PUT that a hundred clients send, across a restart of the server and of its store, is one message. Each client sends it until
-// it is answered, because a PUT with an ID may be sent again when its answer was lost.
+// One PUT that a hundred clients send, across a restart of the server and of its store, is one
+// message. Each client sends it until it is answered, because a PUT with an ID may be sent again
+// when its answer was lost.
 func TestOnePutAcrossARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	address := "127.0.0.1:0"

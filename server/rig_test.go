@@ -54,8 +54,9 @@ type answer struct {
 	body   string
 }
 
-// ask sends a request, whose line is written as "POST /v1/push" and whose headers as "Name: value". It checks that the answer is one that
-// /openapi.json allows. After a request that may have stored something it waits for the next millisecond.
+// ask sends a request, whose line is written as "POST /v1/push" and whose headers as "Name: value".
+// It checks that the answer is one that /openapi.json allows. After a request that may have stored
+// something it waits for the next millisecond.
 func (r *rig) ask(line, body string, headers ...string) answer {
 	r.Helper()
 	req := r.request(line, body, headers...)
@@ -89,8 +90,8 @@ func ask(h http.Handler, req *http.Request) answer {
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
-// nextMillisecond returns when the clock shows the next millisecond. A message that was stored to be due at once is ready then, because its due
-// time was rounded up to a whole millisecond.
+// nextMillisecond returns when the clock shows the next millisecond. A message that was stored to
+// be due at once is ready then, because its due time was rounded up to a whole millisecond.
 func nextMillisecond() {
 	for begin := time.Now().UnixMilli(); time.Now().UnixMilli() == begin; {
 		time.Sleep(50 * time.Microsecond)
@@ -111,7 +112,8 @@ func (a answer) want(t *testing.T, status int, texts ...string) answer {
 	return a
 }
 
-// problem fails unless the answer is a problem with this status and code, whose definite member fits the status.
+// problem fails unless the answer is a problem with this status and code, whose definite member
+// fits the status.
 func (a answer) problem(t *testing.T, status int, code string) wire.Problem {
 	t.Helper()
 	var p wire.Problem
@@ -152,8 +154,8 @@ func role(name string, a access.Action, topics string) *access.Principal {
 	return &access.Principal{Name: name, Grants: []access.Grant{{Actions: a, Topics: topics}}}
 }
 
-// snapshot describes each topic of the store and the first page of its messages in each state. Tests compare two of them to see that
-// nothing was changed.
+// snapshot describes each topic of the store and the first page of its messages in each state.
+// Tests compare two of them to see that nothing was changed.
 func (r *rig) snapshot() string {
 	r.Helper()
 	topics, err := r.store.Topics(r.Context())

@@ -30,7 +30,8 @@ var update = flag.Bool("update", false, "write the golden files")
 // request is one way to send a route what it takes. TOPIC stands for the topic.
 type request struct{ name, query, body, contentType string }
 
-// requests are the ways to use routes that need a query or a body, by the route's operationId. Other routes are sent nothing.
+// requests are the ways to use routes that need a query or a body, by the route's operationId.
+// Other routes are sent nothing.
 func requests(t *testing.T) map[string][]request {
 	compact := func(data []byte, err error) string {
 		if err != nil {
@@ -105,8 +106,8 @@ func newShop(t *testing.T, o server.Options) *shop {
 	return s
 }
 
-// fill empties the store, and then stores one message that is due later and one schedule in each topic, and a message in a companion,
-// which has no schedules.
+// fill empties the store, and then stores one message that is due later and one schedule in each
+// topic, and a message in a companion, which has no schedules.
 func (s *shop) fill() {
 	s.Helper()
 	all, err := s.store.Topics(s.Context())
@@ -152,8 +153,9 @@ func (s *shop) content() (all []any) {
 	return all
 }
 
-// ask sends a request and returns the answer in words: its status, the codes of its errors, which of Mine, Theirs and Audit a
-// list of topics shows, and whether the store was changed and the change recorded. After a change it fills the store again.
+// ask sends a request and returns the answer in words: its status, the codes of its errors, which
+// of Mine, Theirs and Audit a list of topics shows, and whether the store was changed and the
+// change recorded. After a change it fills the store again.
 func (s *shop) ask(method, target string, q request, h rights.Holder) string {
 	s.Helper()
 	before, recorded := s.content(), s.recorded
@@ -206,8 +208,8 @@ func codes(text string) (out []string) {
 	}
 }
 
-// Every route answers each holder of rights as testdata/rights.txt says. A difference is a change of rights. A new route needs new lines in the
-// file, which -update writes.
+// Every route answers each holder of rights as testdata/rights.txt says. A difference is a change
+// of rights. A new route needs new lines in the file, which -update writes.
 func TestRights(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	s := newShop(t, server.Options{Authenticator: tokens})
@@ -240,7 +242,8 @@ func TestRights(t *testing.T) {
 	table.Compare(t, "testdata/rights.txt", *update)
 }
 
-// On every route that names a topic, those who may do something to the topic may do it to its companion events, and nobody else may.
+// On every route that names a topic, those who may do something to the topic may do it to its
+// companion events, and nobody else may.
 func TestRightsOfCompanions(t *testing.T) {
 	tokens, holders := rights.Holders(t)
 	s := newShop(t, server.Options{Authenticator: tokens})

@@ -12,36 +12,40 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// route is one row of the table of routes: method, path, parameters, bodies, who may use it, and its handler.
+// route is one row of the table of routes: method, path, parameters, bodies, who may use it, and
+// its handler.
 type route struct {
 	method string
 	// path has parameters in braces: /v1/topics/{topic}.
 	path string
-	// action is the right that the route needs, on the topic that the path names, or on all topics if the path names none. A route
-	// marked perItem whose path names none is about topics in its body, query or answer, and the handler checks the right on each of them.
+	// action is the right that the route needs, on the topic that the path names, or on all topics
+	// if the path names none. A route marked perItem whose path names none is about topics in its
+	// body, query or answer, and the handler checks the right on each of them.
 	action  access.Action
 	perItem bool
-	// orAction is the right that some items of the body need instead of action, 0 if there are none. A route whose path names a
-	// topic needs action for these items as well.
+	// orAction is the right that some items of the body need instead of action, 0 if there are
+	// none. A route whose path names a topic needs action for these items as well.
 	orAction access.Action
-	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else. A route with neither of them and without
-	// an action is refused to everybody.
+	// anyPrincipal opens a route to everybody who is authenticated, public also to everybody else.
+	// A route with neither of them and without an action is refused to everybody.
 	anyPrincipal, public bool
-	// again is what keeps a request that is sent again from being carried out twice, where that would do more than once does. Such a
-	// route refuses a key that it does not know: an Idempotency-Key, and also a Punctual-Request unless again is byRequest.
+	// again is what keeps a request that is sent again from being carried out twice, where that
+	// would do more than once does. Such a route refuses a key that it does not know: an
+	// Idempotency-Key, and also a Punctual-Request unless again is byRequest.
 	again         string
 	params        []param
 	body          bodyKind
 	mayHaveNoBody bool // the body can be left out
-	// request and answer are values of the types of the bodies in JSON, from which types the OpenAPI description is made; nil for none. A
-	// request that is not the zero value is also the example in the description.
+	// request and answer are values of the types of the bodies in JSON, from which types the
+	// OpenAPI description is made; nil for none. A request that is not the zero value is also the
+	// example in the description.
 	request, answer any
-	// compact says that the request's body can be in wire.TypeCompact; forms are the forms that the answer's body can have beside
-	// the JSON of answer.
+	// compact says that the request's body can be in wire.TypeCompact; forms are the forms that the
+	// answer's body can have beside the JSON of answer.
 	compact bool
 	forms   []form
-	// statuses are those of answers that are no errors. errors are the codes that the description names beside those that it names for every
-	// route (see responses).
+	// statuses are those of answers that are no errors. errors are the codes that the description
+	// names beside those that it names for every route (see responses).
 	statuses []int
 	errors   []string
 	// id and summary describe the route; detail, if there, says more.
@@ -66,7 +70,8 @@ const (
 type form struct {
 	mediaType string
 	schema    object
-	// line, if not nil, is a value of the type of each line of a stream, and stands in the place of schema. text then says what the lines are.
+	// line, if not nil, is a value of the type of each line of a stream, and stands in the place of
+	// schema. text then says what the lines are.
 	line any
 	text string
 }
@@ -89,8 +94,8 @@ type param struct {
 	required bool
 	// schema is the schema of a value that is neither any text nor one of values; nil otherwise.
 	schema object
-	// mayBeEmpty allows the parameter without a value. Any other parameter is refused then, because a shell writes it so when a variable is
-	// not set.
+	// mayBeEmpty allows the parameter without a value. Any other parameter is refused then, because
+	// a shell writes it so when a variable is not set.
 	mayBeEmpty bool
 }
 

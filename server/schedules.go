@@ -18,8 +18,8 @@ const (
 	pathSchedule  = pathSchedules + "/{name}"
 )
 
-// scheduleRoutes are the routes of recurring schedules. A schedule is a message of a companion topic, so the rest of the interface
-// reaches it, too; these routes say what its message means.
+// scheduleRoutes are the routes of recurring schedules. A schedule is a message of a companion
+// topic, so the rest of the interface reaches it, too; these routes say what its message means.
 func scheduleRoutes() []*route {
 	paramName := param{name: "name", in: inPath, text: "The schedule's name within its topic.", required: true, schema: name(schedule.MaxName)}
 	ok := []int{http.StatusOK}
@@ -117,8 +117,9 @@ func (c *call) putSchedule() error {
 	return c.json(http.StatusOK, answer)
 }
 
-// scheduleOf returns the schedule that the path names, as far as the client may see it. Only a client that may inspect the topic sees the
-// body, the headers, the latest occurrences, a pause and the counts.
+// scheduleOf returns the schedule that the path names, as far as the client may see it. Only a
+// client that may inspect the topic sees the body, the headers, the latest occurrences, a pause and
+// the counts.
 func (c *call) scheduleOf() (wire.Schedule, error) {
 	return storeCall(c, func(ctx context.Context) (wire.Schedule, error) {
 		i, err := schedule.Get(ctx, c.server.queue, c.path["topic"], c.path["name"])
@@ -275,12 +276,12 @@ func (c *call) listSchedules() error {
 	return c.json(http.StatusOK, answer)
 }
 
-// scheduleTime is about how many bytes a time of a schedule takes until the answer is sent: as an Occurrence, in the answer, and in
-// its text.
+// scheduleTime is about how many bytes a time of a schedule takes until the answer is sent: as an
+// Occurrence, in the answer, and in its text.
 const scheduleTime = 500
 
-// holdSchedule counts the memory of one schedule of a list before the next one is worked out. It returns an ErrTooLarge if the list
-// takes more than one request may.
+// holdSchedule counts the memory of one schedule of a list before the next one is worked out. It
+// returns an ErrTooLarge if the list takes more than one request may.
 func (c *call) holdSchedule(s *schedule.Info) error {
 	n := 2000 + 3*int64(len(s.Body)) + scheduleTime*int64(len(s.Next)+len(s.Last))
 	for name, value := range s.Headers {

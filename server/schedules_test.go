@@ -84,7 +84,8 @@ func TestBadSchedules(t *testing.T) {
 	}
 }
 
-// A list of schedules whose times take more than a request may hold is refused with what to do; with fewer times it is answered.
+// A list of schedules whose times take more than a request may hold is refused with what to do;
+// with fewer times it is answered.
 func TestListOfSchedulesIsBounded(t *testing.T) {
 	r := newRig(t, &Options{Limits: Limits{MaxRequest: 1 << 20, MaxBody: 1 << 20, MaxBatch: 1}})
 	q := punctual.NewQueue(r.store, nil)
@@ -108,8 +109,9 @@ func TestListOfSchedulesIsBounded(t *testing.T) {
 	}
 }
 
-// A list of schedules has pages: each answer but the last has a next for the parameter after, and together they have each schedule once, in
-// the order of the whole list. A place that no page has named is refused.
+// A list of schedules has pages: each answer but the last has a next for the parameter after, and
+// together they have each schedule once, in the order of the whole list. A place that no page has
+// named is refused.
 func TestPagesOfSchedules(t *testing.T) {
 	r := newRig(t, nil)
 	q := punctual.NewQueue(r.store, nil)

@@ -51,7 +51,8 @@ func instant() object { return object{"type": "string", "format": "date-time"} }
 
 func length() object { return object{"type": "string", "examples": []string{"30s", "2h30m", "2d"}} }
 
-// tokenOfLease is the schema of the token of a lease, which is no number because many languages round large ones.
+// tokenOfLease is the schema of the token of a lease, which is no number because many languages
+// round large ones.
 func tokenOfLease() object { return object{"type": "string", "pattern": "^-?[0-9]+$"} }
 
 // rawBytes is the schema of bytes as they are.
@@ -72,8 +73,9 @@ func (p *param) described() object {
 	return object{"type": "string"}
 }
 
-// members returns what the Go types of bodies do not say: which words or which form a text has, and the bounds of numbers, lists and names. A
-// key is the name of the type that has the member, a dot, and the member's name in JSON. Numbers that are not here are counts from 0.
+// members returns what the Go types of bodies do not say: which words or which form a text has, and
+// the bounds of numbers, lists and names. A key is the name of the type that has the member, a dot,
+// and the member's name in JSON. Numbers that are not here are counts from 0.
 func members() map[string]object {
 	states := named(punctual.StateScheduled, punctual.StateDead)
 	topic, id := name(limits.MaxTopicBytes), name(limits.MaxIDBytes)
@@ -134,8 +136,8 @@ type schemaSet struct {
 
 func newSchemaSet() schemaSet { return schemaSet{named: map[string]any{}, members: members()} }
 
-// lines is the schema of NDJSON with a value of a type on each line. OpenAPI 3.1 has no word for the item of a stream, so contentSchema
-// has the schema of one line.
+// lines is the schema of NDJSON with a value of a type on each line. OpenAPI 3.1 has no word for
+// the item of a stream, so contentSchema has the schema of one line.
 func (s schemaSet) lines(item reflect.Type, text string) object {
 	return object{
 		"type": "string", "description": "NDJSON: lines of JSON that end with a line feed. " + text,

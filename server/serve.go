@@ -16,23 +16,27 @@ import (
 
 // ServeOptions configures Serve. A nil *ServeOptions and each zero field mean the default.
 type ServeOptions struct {
-	// TLS, if not nil, is used on the listeners that are not unix sockets. MinVersion 0 means TLS 1.3.
+	// TLS, if not nil, is used on the listeners that are not unix sockets. MinVersion 0 means TLS
+	// 1.3.
 	TLS *tls.Config
-	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect although there is no TLS or no Authenticator,
-	// so that anyone there can read and change everything. Default: Serve refuses that with ErrForbidden.
+	// ExposeWithoutTLSAndTokens lets Serve listen where other machines can connect although there
+	// is no TLS or no Authenticator, so that anyone there can read and change everything. Default:
+	// Serve refuses that with ErrForbidden.
 	ExposeWithoutTLSAndTokens bool
-	// MaxConnections bounds the open connections. At the limit one connection is closed for each new one: the oldest on which no
-	// client was authenticated, and if there is none, the one that has been without a request for longest. If all were authenticated and
-	// have requests, the new one is closed, without TLS after an answer with 503.
-	// With an Authenticator one client may have as many connections as it leaves free, so at most half. Default 16384.
+	// MaxConnections bounds the open connections. At the limit one connection is closed for each
+	// new one: the oldest on which no client was authenticated, and if there is none, the one that
+	// has been without a request for longest. If all were authenticated and have requests, the new
+	// one is closed, without TLS after an answer with 503. With an Authenticator one client may
+	// have as many connections as it leaves free, so at most half. Default 16384.
 	MaxConnections int
-	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection stays open without a request.
-	// Default 10 s and 2 min.
+	// HeaderTime bounds how long the head of a request may take, IdleTime how long a connection
+	// stays open without a request. Default 10 s and 2 min.
 	HeaderTime, IdleTime time.Duration
 	// MaxHeader bounds the bytes of a request's head. Default 64 KiB.
 	MaxHeader int
-	// DrainDelay is how long connections are still accepted after ctx has ended. During that time /readyz fails, so that load
-	// balancers send requests elsewhere before the port is closed. The delay ends early if the store or a listener fails. Default 0.
+	// DrainDelay is how long connections are still accepted after ctx has ended. During that time
+	// /readyz fails, so that load balancers send requests elsewhere before the port is closed. The
+	// delay ends early if the store or a listener fails. Default 0.
 	DrainDelay time.Duration
 	// DrainTime bounds how long requests may go on after DrainDelay. Default 30 s.
 	DrainTime time.Duration
@@ -51,10 +55,12 @@ func (o *ServeOptions) withDefaults() ServeOptions {
 	return out
 }
 
-// Serve answers requests on the listeners with HTTP/1.1 and HTTP/2, also without TLS (h2c). It takes over the listeners and closes
-// them. When ctx ends, the server drains (see Drain), requests that Drain does not end are finished, and Serve returns nil. If requests
-// go on for longer than ServeOptions.DrainTime, they are cut off and Serve returns an error. If a listener fails, Serve drains at once and
-// returns the errors of all listeners that have failed by the end. If MayServe refuses an address, Serve returns the error without serving.
+// Serve answers requests on the listeners with HTTP/1.1 and HTTP/2, also without TLS (h2c). It
+// takes over the listeners and closes them. When ctx ends, the server drains (see Drain), requests
+// that Drain does not end are finished, and Serve returns nil. If requests go on for longer than
+// ServeOptions.DrainTime, they are cut off and Serve returns an error. If a listener fails, Serve
+// drains at once and returns the errors of all listeners that have failed by the end. If MayServe
+// refuses an address, Serve returns the error without serving.
 func (s *Server) Serve(ctx context.Context, o *ServeOptions, listeners ...net.Listener) error {
 	options := o.withDefaults()
 	for _, l := range listeners {
@@ -122,7 +128,8 @@ func closeAll(listeners []net.Listener) error {
 	return err
 }
 
-// awaitBalancers waits for delay, during which a draining server still answers requests. It returns early if the store or a listener fails.
+// awaitBalancers waits for delay, during which a draining server still answers requests. It returns
+// early if the store or a listener fails.
 func (s *Server) awaitBalancers(delay time.Duration, failed <-chan error) error {
 	if delay <= 0 {
 		return nil
@@ -139,8 +146,9 @@ func (s *Server) awaitBalancers(delay time.Duration, failed <-chan error) error 
 	return nil
 }
 
-// MayServe returns an ErrForbidden for an address that other machines can reach, unless there are TLS and an Authenticator, or the options
-// expose the server without them. Serve calls it for each listener.
+// MayServe returns an ErrForbidden for an address that other machines can reach, unless there are
+// TLS and an Authenticator, or the options expose the server without them. Serve calls it for each
+// listener.
 func (s *Server) MayServe(addr net.Addr, o *ServeOptions) error {
 	if o == nil {
 		o = &ServeOptions{}
@@ -178,13 +186,14 @@ func (s *Server) httpServer(o *ServeOptions) *http.Server {
 	return hs
 }
 
-// farewellTime is how long HTTP/2 connections without a request stay open when the server ends, so that clients read the message by
-// which net/http tells them to send no further requests (GOAWAY).
+// farewellTime is how long HTTP/2 connections without a request stay open when the server ends, so
+// that clients read the message by which net/http tells them to send no further requests (GOAWAY).
 const farewellTime = 100 * time.Millisecond
 
-// idleConns are the connections without a request. After GOAWAY net/http keeps HTTP/2 connections open for a second. A store with one
-// owner, such as a directory, would serve nobody in that second, because the next process cannot open it yet. So idleConns closes the
-// sending side of these connections earlier, upon which clients that have read everything close the connection.
+// idleConns are the connections without a request. After GOAWAY net/http keeps HTTP/2 connections
+// open for a second. A store with one owner, such as a directory, would serve nobody in that
+// second, because the next process cannot open it yet. So idleConns closes the sending side of
+// these connections earlier, upon which clients that have read everything close the connection.
 type idleConns struct {
 	mu      sync.Mutex
 	of      map[net.Conn]bool // guarded by mu
@@ -215,7 +224,8 @@ func (i *idleConns) close() {
 	}
 }
 
-// closeWrite closes the sending side of a connection. A connection that does not support that is closed by net/http later.
+// closeWrite closes the sending side of a connection. A connection that does not support that is
+// closed by net/http later.
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // it may be closed already

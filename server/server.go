@@ -21,7 +21,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Server is the HTTP interface of a store. It is an http.Handler, safe for concurrent use. Make one with New.
+// Server is the HTTP interface of a store. It is an http.Handler, safe for concurrent use. Make one
+// with New.
 type Server struct {
 	store     punctual.Store // recognizes calls that are sent again with the same request key
 	answers   *answers.Store // keeps the answers for store; nil if the store below does that itself
@@ -72,8 +73,8 @@ type client struct {
 	waiting atomic.Int64
 }
 
-// New returns the HTTP interface of a store. The caller still owns the store, and closes it after the server. Malformed limits and origins
-// are an ErrInvalid.
+// New returns the HTTP interface of a store. The caller still owns the store, and closes it after
+// the server. Malformed limits and origins are an ErrInvalid.
 func New(store punctual.Store, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -133,15 +134,15 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 	return s, err
 }
 
-// Drain prepares the end of the server: /readyz fails, waiting claims end with an empty answer, streams, bulks, checks and
-// backups end, and new claims are refused. Other requests are answered as before. Drain does not wait; http.Server.Shutdown
-// does.
+// Drain prepares the end of the server: /readyz fails, waiting claims end with an empty answer,
+// streams, bulks, checks and backups end, and new claims are refused. Other requests are answered
+// as before. Drain does not wait; http.Server.Shutdown does.
 func (s *Server) Drain() {
 	s.drain()
 }
 
-// Close drains the server and waits for calls of the store that are still under way although their requests have ended, which happens where
-// the server keeps the answers. The store stays open.
+// Close drains the server and waits for calls of the store that are still under way although their
+// requests have ended, which happens where the server keeps the answers. The store stays open.
 func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
@@ -193,7 +194,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer does the steps of doc.go in their order, and then calls the handler of the route. It hands requests for pages to the console.
+// answer does the steps of doc.go in their order, and then calls the handler of the route. It hands
+// requests for pages to the console.
 func (c *call) answer() error {
 	s, r := c.server, c.r
 	if err := s.checkHost(r); err != nil {
@@ -237,8 +239,9 @@ func (c *call) answer() error {
 	return c.route.handle(c)
 }
 
-// checkInstance refuses a request that names another instance of the server than this one. The client has sent the request, or others, to that
-// instance, so the request may have been carried out there, and its answer was kept in the memory of that instance.
+// checkInstance refuses a request that names another instance of the server than this one. The
+// client has sent the request, or others, to that instance, so the request may have been carried
+// out there, and its answer was kept in the memory of that instance.
 func (c *call) checkInstance() error {
 	a, asked := c.server.answers, c.r.Header.Get(wire.HeaderInstance)
 	if a == nil || asked == "" || asked == a.Instance() {

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The life of a message, by the paths that a person would guess: push, reschedule, claim, cancel and ack.
+// The life of a message, by the paths that a person would guess: push, reschedule, claim, cancel
+// and ack.
 func TestOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -223,8 +224,9 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// Every route is refused to a role that lacks its action, on the topic of its path, and not refused to one that has this action alone. A route
-// without an action fails the test, unless it is public or for any principal.
+// Every route is refused to a role that lacks its action, on the topic of its path, and not refused
+// to one that has this action alone. A route without an action fails the test, unless it is public
+// or for any principal.
 func TestEveryRouteHasItsPolicy(t *testing.T) {
 	all := []access.Action{access.Push, access.Work, access.Inspect, access.Amend, access.Admin}
 	users := roles{}

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// A bad value of a setting is refused with the text that package settings has for it, for the command line and the console as well. The text
-// names the setting, and the topic is not made.
+// A bad value of a setting is refused with the text that package settings has for it, for the
+// command line and the console as well. The text names the setting, and the topic is not made.
 func TestBadSettings(t *testing.T) {
 	for _, row := range settings.Table {
 		for _, text := range []string{"", "sometimes", "0", "-1", "-1s", "1000001", "99999d", "delays", "1s,-1s", "exp:2s..1s"} {

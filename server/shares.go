@@ -7,8 +7,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// shares divides a quantity among clients (P14). A client may have as much as it leaves free, so a client that takes all it can get has
-// half, and one that does the same after it a quarter. What is left free is never less than the client has that took last.
+// shares divides a quantity among clients (P14). A client may have as much as it leaves free, so a
+// client that takes all it can get has half, and one that does the same after it a quarter. What is
+// left free is never less than the client has that took last.
 type shares struct {
 	limit int64
 
@@ -17,8 +18,8 @@ type shares struct {
 	of    map[string]int64 // guarded by mu: by client
 }
 
-// take counts n for a client, and returns false if that is more than the client may have. It counts n in both cases. The client "" may have
-// everything.
+// take counts n for a client, and returns false if that is more than the client may have. It counts
+// n in both cases. The client "" may have everything.
 func (s *shares) take(client string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +42,9 @@ func (s *shares) give(client string, n int64) {
 	}
 }
 
-// hold counts bytes of memory for the request, until drop or releaseMemory. It returns an ErrOverloaded beyond Limits.MaxMemory or the share of
-// the client, and the request then holds nothing.
+// hold counts bytes of memory for the request, until drop or releaseMemory. It returns an
+// ErrOverloaded beyond Limits.MaxMemory or the share of the client, and the request then holds
+// nothing.
 func (c *call) hold(n int64) error {
 	if n == 0 {
 		return nil
@@ -61,8 +63,9 @@ func (c *call) hold(n int64) error {
 	return fmt.Errorf("the client's requests and answers take as much as it may have of %d bytes: %w", c.server.limits.MaxMemory, punctual.ErrOverloaded)
 }
 
-// holdItems is hold for values decoded from a request's body. A body of tiny parts can take many times its bytes in memory. Beyond
-// Limits.mostHeld that is an ErrTooLarge and no ErrOverloaded, because trying again would not help.
+// holdItems is hold for values decoded from a request's body. A body of tiny parts can take many
+// times its bytes in memory. Beyond Limits.mostHeld that is an ErrTooLarge and no ErrOverloaded,
+// because trying again would not help.
 func (c *call) holdItems(n int64) error {
 	if most := c.server.limits.mostHeld(); c.held+n > most {
 		return fmt.Errorf("the items of the request take more than %d bytes: send fewer headers or items: %w", most, punctual.ErrTooLarge)
@@ -90,8 +93,9 @@ func (c *call) releaseMemory() {
 	c.heldBody = 0
 }
 
-// sharer returns the name under which the memory of the call counts: that of its client, or for a public route or the console, where the
-// client is not known here, its address. Without an Authenticator it is "" for all calls.
+// sharer returns the name under which the memory of the call counts: that of its client, or for a
+// public route or the console, where the client is not known here, its address. Without an
+// Authenticator it is "" for all calls.
 func (c *call) sharer() string {
 	switch {
 	case c.server.options.Authenticator == nil:

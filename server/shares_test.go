@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/internal/answers"
 )
 
-// These tests show that one client, however much it takes of a server, leaves room for the others (P14).
+// These tests show that one client, however much it takes of a server, leaves room for the others
+// (P14).
 
 const (
 	asGreedy = "Authorization: Bearer greedy"
@@ -21,7 +22,8 @@ func twoClients() roles {
 	return roles{"greedy": role("greedy", access.All, "greedy"), "modest": role("modest", access.All, "modest")}
 }
 
-// TestAnswersOfOneClient: a client whose kept answers fill the share of one client is refused, and another client is not.
+// TestAnswersOfOneClient: a client whose kept answers fill the share of one client is refused, and
+// another client is not.
 func TestAnswersOfOneClient(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: twoClients()})
 	small := answers.New(r.coalesced, &answers.Options{Unchanged: true, MaxBytes: 1 << 20}) // the default takes seconds to fill
@@ -47,7 +49,8 @@ func TestAnswersOfOneClient(t *testing.T) {
 	r.ask("POST /v1/topics/modest/claim", "", asModest, "Punctual-Request: claim").want(t, 200, `"id":"m"`)
 }
 
-// TestClientsWithOneName: two tokens with the same name are two clients, so that neither gets an answer that the other asked for.
+// TestClientsWithOneName: two tokens with the same name are two clients, so that neither gets an
+// answer that the other asked for.
 func TestClientsWithOneName(t *testing.T) {
 	first, second := role("worker", access.All, "*"), role("worker", access.All, "*")
 	first.ID, second.ID = "first", "second"

@@ -44,8 +44,8 @@ func (r roomy) Space(context.Context) (storekit.Space, error) {
 	return storekit.Space{Free: *r.free, Total: 10, Reserve: 1}, nil
 }
 
-// A server whose store's clock is ahead says so at /readyz, to those who examine the store and at /v1/clock/state, until the store's clock
-// follows.
+// A server whose store's clock is ahead says so at /readyz, to those who examine the store and at
+// /v1/clock/state, until the store's clock follows.
 func TestClockAhead(t *testing.T) {
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := memstore.New(&memstore.Options{Clock: clock})

@@ -13,13 +13,15 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// A stream is a claim that goes on until its client ends it, the server drains or a claim fails. Its window bounds the messages
-// that were sent and are neither settled nor past the end of their leases, so that a client which stops working gets no further
-// messages until leases end. When the client goes, messages that were sent stay leased, because the client may still work on them.
-// When a write fails, all messages that came from the store together with those being written are released.
+// A stream is a claim that goes on until its client ends it, the server drains or a claim fails.
+// Its window bounds the messages that were sent and are neither settled nor past the end of their
+// leases, so that a client which stops working gets no further messages until leases end. When the
+// client goes, messages that were sent stay leased, because the client may still work on them. When
+// a write fails, all messages that came from the store together with those being written are
+// released.
 
-// keepAlive is after how long a stream without messages sends a line with an empty object, so that proxies keep the connection open.
-// If Limits.MaxWait is shorter the line comes after that.
+// keepAlive is after how long a stream without messages sends a line with an empty object, so that
+// proxies keep the connection open. If Limits.MaxWait is shorter the line comes after that.
 const keepAlive = 15 * time.Second
 
 // held identifies the lease of a message in a window.
@@ -41,8 +43,9 @@ type windows struct {
 	of map[held]*window // guarded by mu
 }
 
-// settled removes a message from its window, or notes the new end of its lease after an extension. It takes an extension without a length to
-// be as long as the lease was when it was claimed, until call.settled knows the lease of the topic. err is the settlement's error.
+// settled removes a message from its window, or notes the new end of its lease after an extension.
+// It takes an extension without a length to be as long as the lease was when it was claimed, until
+// call.settled knows the lease of the topic. err is the settlement's error.
 func (ws *windows) settled(s *punctual.Settlement, err error, now time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -94,7 +97,8 @@ func (ws *windows) add(w *window, ds []punctual.Delivery, now time.Time) {
 	}
 }
 
-// open removes messages whose lease has ended from a window. It returns how many messages are left, and when the next lease ends.
+// open removes messages whose lease has ended from a window. It returns how many messages are left,
+// and when the next lease ends.
 func (ws *windows) open(w *window, now time.Time) (n int, next time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -118,7 +122,8 @@ func (ws *windows) close(w *window) {
 	}
 }
 
-// stream sends messages as they fall due, one on each line, and an empty object when there are none for keepAlive.
+// stream sends messages as they fall due, one on each line, and an empty object when there are none
+// for keepAlive.
 func (c *call) stream(req punctual.Claim) error {
 	size, err := c.number("window", min(100, c.server.limits.MaxWindow))
 	if err != nil {
@@ -146,7 +151,8 @@ func (c *call) stream(req punctual.Claim) error {
 	return nil
 }
 
-// streamMore claims and sends at most as many messages as the window has room for, or waits for room.
+// streamMore claims and sends at most as many messages as the window has room for, or waits for
+// room.
 func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	n, next := c.server.windows.open(w, time.Now())
 	if n >= size {
@@ -185,8 +191,9 @@ func (c *call) streamMore(req punctual.Claim, w *window, size int) error {
 	return nil
 }
 
-// awaitRoom waits until a message of the window is settled or the server drains. When a lease of the window ends, or after keepAlive, it
-// sends a line with an empty object and returns. If the client goes, it returns errNotSent.
+// awaitRoom waits until a message of the window is settled or the server drains. When a lease of
+// the window ends, or after keepAlive, it sends a line with an empty object and returns. If the
+// client goes, it returns errNotSent.
 func (c *call) awaitRoom(w *window, lease time.Duration) error {
 	timer := time.NewTimer(min(lease, keepAlive))
 	defer timer.Stop()

@@ -13,10 +13,11 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// topicLimit bounds the topics that clients make, because calls that read all topics take longer the more there are, and clients can invent any
-// number of names. It notes at most most names: first those of the topics that the store has already, then those that pass while there is room.
-// A name that is noted, or can be noted because there is room, passes without a call of the store. For any other name the store is asked whether
-// the topic exists.
+// topicLimit bounds the topics that clients make, because calls that read all topics take longer
+// the more there are, and clients can invent any number of names. It notes at most most names:
+// first those of the topics that the store has already, then those that pass while there is room. A
+// name that is noted, or can be noted because there is room, passes without a call of the store.
+// For any other name the store is asked whether the topic exists.
 type topicLimit struct {
 	most      int
 	inspector punctual.Inspector // nil means that there is no limit
@@ -34,15 +35,18 @@ type topicLimit struct {
 }
 
 const (
-	// recountAfter is the least time between two recounts of the store's topics, and between two tries of begin.
+	// recountAfter is the least time between two recounts of the store's topics, and between two
+	// tries of begin.
 	recountAfter = 10 * time.Second
-	// namingTime bounds how long begin waits for the store, because all requests that push wait with it.
+	// namingTime bounds how long begin waits for the store, because all requests that push wait
+	// with it.
 	namingTime = time.Second
 )
 
-// pass returns an ErrOverloaded for a topic that does not exist if topicLimit has noted as many names as allowed, and a count of the store's
-// topics, when one may be made, has made no room. It returns the error of the store if that cannot say whether the topic exists, or cannot name
-// its topics for a recount.
+// pass returns an ErrOverloaded for a topic that does not exist if topicLimit has noted as many
+// names as allowed, and a count of the store's topics, when one may be made, has made no room. It
+// returns the error of the store if that cannot say whether the topic exists, or cannot name its
+// topics for a recount.
 func (l *topicLimit) pass(ctx context.Context, topic string) error {
 	if l.inspector == nil {
 		return nil
@@ -67,8 +71,9 @@ func (l *topicLimit) pass(ctx context.Context, topic string) error {
 		topic, l.most, punctual.ErrOverloaded)
 }
 
-// begin notes the topics that the store has, before the first name passes. So a client that makes up names gets no further room by a restart of
-// the server. If the store does not name its topics within namingTime, names pass as if it had none, and begin tries again after recountAfter.
+// begin notes the topics that the store has, before the first name passes. So a client that makes
+// up names gets no further room by a restart of the server. If the store does not name its topics
+// within namingTime, names pass as if it had none, and begin tries again after recountAfter.
 func (l *topicLimit) begin(ctx context.Context) {
 	if l.begun.Load() {
 		return
@@ -127,8 +132,9 @@ func (l *topicLimit) note(topic string) bool {
 	return true
 }
 
-// recount replaces the noted names by the topics of the store, so that deleted topics make room. It counts at most every recountAfter, and so
-// seldom that counting takes about a tenth of the time at most. Otherwise it does nothing.
+// recount replaces the noted names by the topics of the store, so that deleted topics make room. It
+// counts at most every recountAfter, and so seldom that counting takes about a tenth of the time at
+// most. Otherwise it does nothing.
 func (l *topicLimit) recount(ctx context.Context) error {
 	l.mu.Lock()
 	if time.Since(l.counted) < max(recountAfter, 10*l.took) {
@@ -152,8 +158,8 @@ func (l *topicLimit) recount(ctx context.Context) error {
 	return nil
 }
 
-// mayMake returns an ErrOverloaded if the topic does not exist and would be one too many. A companion counts beside the topic that it
-// belongs to, which comes into being with it.
+// mayMake returns an ErrOverloaded if the topic does not exist and would be one too many. A
+// companion counts beside the topic that it belongs to, which comes into being with it.
 func (c *call) mayMake(topic string) error {
 	ctx, end := context.WithTimeout(c.r.Context(), c.server.limits.StoreTime)
 	defer end()

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestTopicLimit: in a store that was empty clients make no more topics than MaxTopics. Topics that exist go on as before, and a deleted one
-// makes room after recountAfter.
+// TestTopicLimit: in a store that was empty clients make no more topics than MaxTopics. Topics that
+// exist go on as before, and a deleted one makes room after recountAfter.
 func TestTopicLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &Options{Limits: Limits{MaxTopics: 10}})
@@ -45,7 +45,8 @@ func TestTopicLimit(t *testing.T) {
 	})
 }
 
-// TestTopicLimitCountsCompanions: the companion topic that a schedule is stored in counts beside the topic of the schedule.
+// TestTopicLimitCountsCompanions: the companion topic that a schedule is stored in counts beside
+// the topic of the schedule.
 func TestTopicLimitCountsCompanions(t *testing.T) {
 	r := newRig(t, &Options{Limits: Limits{MaxTopics: 3}})
 	r.ask("PUT /v1/topics/t/messages/a", "").want(t, 201)
@@ -57,7 +58,8 @@ func TestTopicLimitCountsCompanions(t *testing.T) {
 	}
 }
 
-// TestTopicsThatExist: a server over a store that has more topics than MaxTopics lets clients use those topics.
+// TestTopicsThatExist: a server over a store that has more topics than MaxTopics lets clients use
+// those topics.
 func TestTopicsThatExist(t *testing.T) {
 	first := newRig(t, nil)
 	for i := range 5 {
@@ -72,7 +74,8 @@ func TestTopicsThatExist(t *testing.T) {
 	ask(s, first.request("PUT /v1/topics/more/messages/b", "")).problem(t, 503, "overloaded")
 }
 
-// TestTopicLimitAfterRestart: the topics that the store has when the server starts count, so that a restart makes no room for further topics.
+// TestTopicLimitAfterRestart: the topics that the store has when the server starts count, so that a
+// restart makes no room for further topics.
 func TestTopicLimitAfterRestart(t *testing.T) {
 	first := newRig(t, &Options{Limits: Limits{MaxTopics: 3}})
 	for i := range 3 {
@@ -106,8 +109,9 @@ func (s *slowNamer) TopicNames(ctx context.Context, q storekit.NameQuery) ([]str
 	return s.Store.TopicNames(ctx, q)
 }
 
-// TestTopicsOfSlowStore: a store that does not name its topics delays requests by a second, at most once in recountAfter. Meanwhile the limit
-// counts only what clients make; it counts all topics once the store names them.
+// TestTopicsOfSlowStore: a store that does not name its topics delays requests by a second, at most
+// once in recountAfter. Meanwhile the limit counts only what clients make; it counts all topics
+// once the store names them.
 func TestTopicsOfSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)

@@ -30,7 +30,8 @@ func (c *call) inspect(f func(ctx context.Context, i punctual.Inspector) (any, e
 	return c.json(http.StatusOK, answer)
 }
 
-// alter makes a change with the store's Inspector and records it. f returns the answer and how many messages it changed, or 1 for settings.
+// alter makes a change with the store's Inspector and records it. f returns the answer and how many
+// messages it changed, or 1 for settings.
 func (c *call) alter(ch audit.Change, f func(ctx context.Context, i punctual.Inspector) (any, int64, error)) error {
 	if c.server.inspector == nil {
 		return errNoInspector
@@ -63,7 +64,8 @@ func (c *call) record(ch audit.Change, do func() (int64, error)) (int64, error) 
 	return record(c.r.Context(), ch, func(context.Context) (int64, error) { return do() })
 }
 
-// amend makes amendments through Options.Record, as one change. detail describes them for the record.
+// amend makes amendments through Options.Record, as one change. detail describes them for the
+// record.
 func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual.Amended, err error) {
 	if len(as) == 0 {
 		return nil, nil
@@ -106,8 +108,8 @@ func (c *call) amend(as []punctual.Amendment, detail string) (results []punctual
 	return results, err
 }
 
-// topics lists the topics that the client may inspect. A client that may inspect none gets an ErrForbidden, because an empty list would say that
-// there are no topics.
+// topics lists the topics that the client may inspect. A client that may inspect none gets an
+// ErrForbidden, because an empty list would say that there are no topics.
 func (c *call) topics() error {
 	if !c.principal.AllowsSomewhere(access.Inspect) {
 		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
@@ -126,7 +128,8 @@ func (c *call) topics() error {
 
 var errNoNames = fmt.Errorf("this store does not name its topics without counting them: %w; GET %s counts them", punctual.ErrUnsupported, wire.PathTopics)
 
-// names lists the names of the topics that the client may inspect. A client that may inspect none gets an ErrForbidden, as from topics.
+// names lists the names of the topics that the client may inspect. A client that may inspect none
+// gets an ErrForbidden, as from topics.
 func (c *call) names() error {
 	if !c.principal.AllowsSomewhere(access.Inspect) {
 		return fmt.Errorf("%s may not inspect in any topic: %w", c.principal.Name, punctual.ErrForbidden)
@@ -147,7 +150,8 @@ func (c *call) names() error {
 	return c.json(http.StatusOK, out)
 }
 
-// named returns the names that the request asks for: with a mark those of the companions that are new since then.
+// named returns the names that the request asks for: with a mark those of the companions that are
+// new since then.
 func (c *call) named() (out storekit.Companions, err error) {
 	wait, err := c.duration("wait")
 	switch {
@@ -220,8 +224,8 @@ func (c *call) change(p punctual.SettingsPatch, detail string) error {
 func (c *call) pause() error  { return c.setPaused(true) }
 func (c *call) resume() error { return c.setPaused(false) }
 
-// setPaused pauses or resumes what the parameters push and delivery name. Without any of them, a pause is that of deliveries, and a
-// resume ends both pauses.
+// setPaused pauses or resumes what the parameters push and delivery name. Without any of them, a
+// pause is that of deliveries, and a resume ends both pauses.
 func (c *call) setPaused(paused bool) error {
 	push, pushGiven, err := c.truth("push")
 	if err != nil {

@@ -16,7 +16,8 @@ func TestGuardedPassesCallsOn(t *testing.T) {
 	calls.PassOn(t, func(below punctual.Store) punctual.Store { return guarded{below, slog.New(slog.DiscardHandler)} })
 }
 
-// P13: a panic in any method of the store is the error of that call, which says that the call may have happened.
+// P13: a panic in any method of the store is the error of that call, which says that the call may
+// have happened.
 func TestGuardedCoversEveryMethod(t *testing.T) {
 	for _, m := range calls.Methods() {
 		t.Run(m.Name, func(t *testing.T) {

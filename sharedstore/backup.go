@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual/internal/archive"
 )
 
-// Backup implements storekit.Backuper. If another process owns the directory, that process reads the files of the store and this process
-// writes the copy.
+// Backup implements storekit.Backuper. If another process owns the directory, that process reads
+// the files of the store and this process writes the copy.
 func (s *Store) Backup(ctx context.Context, dir string, progress func(written, total int64)) error {
 	if err := archive.CheckOutside(s.dir, dir); err != nil {
 		return err

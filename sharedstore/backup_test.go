@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The owner and another process each make a copy with all messages. Both refuse to make it in a directory that exists, or within that of
-// the store.
+// The owner and another process each make a copy with all messages. Both refuse to make it in a
+// directory that exists, or within that of the store.
 func TestBackup(t *testing.T) {
 	dir := t.TempDir()
 	owner, other := open(t, dir), open(t, dir)

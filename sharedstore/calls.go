@@ -18,7 +18,8 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 // Claim implements punctual.Store.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	ds, err := do(ctx, s, func(f full, _ bool) ([]punctual.Delivery, error) { return f.Claim(ctx, c) }, true)
-	// A caller that has gone holds no lease, so its claim is not in doubt. What an owner may have leased runs out.
+	// A caller that has gone holds no lease, so its claim is not in doubt. What an owner may have
+	// leased runs out.
 	switch {
 	case !errors.Is(err, punctual.ErrIndeterminate):
 	case ctx.Err() != nil:
@@ -140,8 +141,9 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	return do(ctx, s, func(f full, _ bool) (punctual.FinishedPage, error) { return f.ListFinished(ctx, q) }, false)
 }
 
-// Consumers implements storekit.ConsumerReporter. It reports the processes that use the directory through its owner. It does not report
-// the claims of the owner itself, because those do not pass the socket. It fails with ErrUnsupported if the directory cannot be shared.
+// Consumers implements storekit.ConsumerReporter. It reports the processes that use the directory
+// through its owner. It does not report the claims of the owner itself, because those do not pass
+// the socket. It fails with ErrUnsupported if the directory cannot be shared.
 func (s *Store) Consumers(ctx context.Context, topic string) (storekit.Consumers, error) {
 	return do(ctx, s, func(f full, _ bool) (storekit.Consumers, error) {
 		r, err := punctual.As[storekit.ConsumerReporter](f)

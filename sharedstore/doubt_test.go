@@ -19,14 +19,17 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 )
 
-// losing is an owner of a directory that carries out each request which changes something and then loses its answer, until lose is closed.
+// losing is an owner of a directory that carries out each request which changes something and then
+// loses its answer, until lose is closed.
 type losing struct {
 	disk   *diskstore.Store
 	server *server.Server
 	dir    string
-	// carriedOut waits for the requests whose answers are to be lost; the test adds their number before it sends them.
+	// carriedOut waits for the requests whose answers are to be lost; the test adds their number
+	// before it sends them.
 	carriedOut sync.WaitGroup
-	// lose is closed by the test: the answers are lost then, and the server answers later requests again.
+	// lose is closed by the test: the answers are lost then, and the server answers later requests
+	// again.
 	lose chan struct{}
 	// again has a value for each request that comes after that to change something.
 	again chan struct{}
@@ -167,7 +170,8 @@ func (l *losing) changes(t *testing.T) []change {
 	}
 }
 
-// errsOf makes all calls at the same time, calls fault when the owner has carried them out and not answered yet, and returns their errors.
+// errsOf makes all calls at the same time, calls fault when the owner has carried them out and not
+// answered yet, and returns their errors.
 func (l *losing) errsOf(t *testing.T, ctx context.Context, s *sharedstore.Store, all []change, fault func()) []error {
 	t.Helper()
 	errs := make([]error, len(all))
@@ -187,8 +191,8 @@ func (l *losing) errsOf(t *testing.T, ctx context.Context, s *sharedstore.Store,
 	return errs
 }
 
-// TestCloseDuringAChange: a change that the owner has carried out, and whose answer is cut off because the caller's store is closed, returns
-// ErrIndeterminate (P13).
+// TestCloseDuringAChange: a change that the owner has carried out, and whose answer is cut off
+// because the caller's store is closed, returns ErrIndeterminate (P13).
 func TestCloseDuringAChange(t *testing.T) {
 	l := newLosing(t)
 	s := l.open(t, time.Minute)
@@ -209,8 +213,9 @@ func TestCloseDuringAChange(t *testing.T) {
 	}
 }
 
-// TestSettlementIsGivenUp: a settlement that an owner has carried out, whose answer is lost, and that no owner answers after that, returns
-// ErrIndeterminate (P13), whether its context ends or Options.RetryFor is over.
+// TestSettlementIsGivenUp: a settlement that an owner has carried out, whose answer is lost, and
+// that no owner answers after that, returns ErrIndeterminate (P13), whether its context ends or
+// Options.RetryFor is over.
 func TestSettlementIsGivenUp(t *testing.T) {
 	for _, x := range []struct {
 		name     string
@@ -247,8 +252,9 @@ func TestSettlementIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestSettlementAtTheNextOwner: a settlement that an owner has carried out, and whose answer is lost, is repeated at the next owner. There
-// its token is no longer the current one, unless it was an extension, so it may have happened (P13).
+// TestSettlementAtTheNextOwner: a settlement that an owner has carried out, and whose answer is
+// lost, is repeated at the next owner. There its token is no longer the current one, unless it was
+// an extension, so it may have happened (P13).
 func TestSettlementAtTheNextOwner(t *testing.T) {
 	l := newLosing(t)
 	s, all := l.open(t, time.Minute), l.settlements(t)
@@ -273,8 +279,9 @@ func TestSettlementAtTheNextOwner(t *testing.T) {
 	}
 }
 
-// TestChangeAtTheNextOwner: a change that is neither a claim nor a settlement, and whose answer is lost, is not made again at the next owner,
-// because a push without an ID would then be stored twice. It may have happened (P13).
+// TestChangeAtTheNextOwner: a change that is neither a claim nor a settlement, and whose answer is
+// lost, is not made again at the next owner, because a push without an ID would then be stored
+// twice. It may have happened (P13).
 func TestChangeAtTheNextOwner(t *testing.T) {
 	l := newLosing(t)
 	s, all := l.open(t, time.Minute), l.changes(t)
@@ -288,7 +295,8 @@ func TestChangeAtTheNextOwner(t *testing.T) {
 	}
 }
 
-// TestLostLeaseIsCertain: a settlement that the owner has refused, and answered, certainly changed nothing (P13).
+// TestLostLeaseIsCertain: a settlement that the owner has refused, and answered, certainly changed
+// nothing (P13).
 func TestLostLeaseIsCertain(t *testing.T) {
 	l := newLosing(t)
 	close(l.lose)
@@ -299,8 +307,9 @@ func TestLostLeaseIsCertain(t *testing.T) {
 	}
 }
 
-// TestClaimIsGivenUp: a claim whose answer is lost, and that no owner answers after that, returns ErrIndeterminate, because the owner may
-// have leased messages. If its context ends, it returns the error of the context, as a claim of any store does.
+// TestClaimIsGivenUp: a claim whose answer is lost, and that no owner answers after that, returns
+// ErrIndeterminate, because the owner may have leased messages. If its context ends, it returns the
+// error of the context, as a claim of any store does.
 func TestClaimIsGivenUp(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		l := newLosing(t)

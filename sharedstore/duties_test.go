@@ -6,7 +6,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/duties"
 )
 
-// TestSlowDuties has the cases of copies for groups and of forwarded follow-ups in a process that does not own the directory.
+// TestSlowDuties has the cases of copies for groups and of forwarded follow-ups in a process that
+// does not own the directory.
 func TestSlowDuties(t *testing.T) {
 	t.Parallel()
 	duties.Run(t, new(pairs).open)
@@ -18,8 +19,8 @@ func TestSlowSchedules(t *testing.T) {
 	duties.RunSchedules(t, new(pairs).open)
 }
 
-// TestFirstUse: what makes a companion is not late the first time, when the owner of the directory stores and another process does the
-// duties, and when another process stores.
+// TestFirstUse: what makes a companion is not late the first time, when the owner of the directory
+// stores and another process does the duties, and when another process stores.
 func TestFirstUse(t *testing.T) {
 	t.Parallel()
 	for name, ownerStores := range map[string]bool{"the owner stores": true, "another process stores": false} {

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for another number.
+	// killRounds is how many rounds the ordinary test run makes; PUNCTUAL_TORTURE_CYCLES asks for
+	// another number.
 	killRounds = 2
 	// killProcesses is how many processes use the directory at the same time.
 	killProcesses = 3
@@ -27,15 +28,17 @@ const (
 // becameOwner is what a child says when it owns the directory.
 const becameOwner byte = 'O'
 
-// TestSlowKillOwner kills the owner of a directory again and again while other processes call it. Each time another process becomes the next
-// owner. The ledger compares the answers that all processes got with the messages that are in the store after each round.
+// TestSlowKillOwner kills the owner of a directory again and again while other processes call it.
+// Each time another process becomes the next owner. The ledger compares the answers that all
+// processes got with the messages that are in the store after each round.
 func TestSlowKillOwner(t *testing.T) {
 	t.Parallel()
 	k := &killRun{
 		t: t, dir: filepath.Join(t.TempDir(), "store"), journal: filepath.Join(t.TempDir(), "journal"),
 		ledger: ledger.New(ledger.KeepsTransactions), rng: rand.New(rand.NewPCG(ledger.TortureSeed(t), 0)),
 	}
-	// The answer of a claim may be lost with its owner, and the leases that the claim got then run out.
+	// The answer of a claim may be lost with its owner, and the leases that the claim got then run
+	// out.
 	k.ledger.Lossy, k.ledger.GivesBack = true, true
 	k.ledger.Expected = []string{"deadline", "canceled", "indeterminate", "unreachable", "overloaded"}
 	t.Cleanup(func() {
@@ -68,7 +71,8 @@ type killRun struct {
 	running      map[*ledger.ChildProcess]int64 // the processes that run, with their numbers
 	owner        *ledger.ChildProcess           // nil until a process is known to own the directory
 	kills        []ownerKill                    // those of this round
-	// killed is how many owners killOwner has killed in all rounds, loaded how many of them with calls of other processes under way.
+	// killed is how many owners killOwner has killed in all rounds, loaded how many of them with
+	// calls of other processes under way.
 	killed, loaded int
 	lines          []ledger.Line // those of this round
 }
@@ -79,7 +83,8 @@ type ownerKill struct {
 	from, to int64
 }
 
-// round lets processes work, kills one owner after the other, then all processes, and reads what is in the store.
+// round lets processes work, kills one owner after the other, then all processes, and reads what is
+// in the store.
 func (k *killRun) round(i int) {
 	k.running, k.kills, k.lines = make(map[*ledger.ChildProcess]int64), nil, nil
 	said := make(chan said, 100)
@@ -118,7 +123,8 @@ func (k *killRun) round(i int) {
 	}
 }
 
-// auditProcess is the number under which audit reads the store at the end. The readings after the rounds have the numbers after it.
+// auditProcess is the number under which audit reads the store at the end. The readings after the
+// rounds have the numbers after it.
 const auditProcess = 1 << 20
 
 // said is a byte that a child process has said to its parent.
@@ -127,7 +133,8 @@ type said struct {
 	what    byte
 }
 
-// start starts a process and returns when its store is open. What the process says after that goes to all.
+// start starts a process and returns when its store is open. What the process says after that goes
+// to all.
 func (k *killRun) start(all chan<- said) {
 	k.process++
 	p, err := ledger.StartChild("TestKillOwnerChild", ledger.Child{Store: k.dir, Journal: k.journal, Process: k.process, Seed: k.rng.Uint64()})
@@ -180,7 +187,8 @@ func (k *killRun) kill(p *ledger.ChildProcess) {
 	}
 }
 
-// read hands the lines of the journal to the ledger, and counts the kills of the round during which calls of other processes were under way.
+// read hands the lines of the journal to the ledger, and counts the kills of the round during which
+// calls of other processes were under way.
 func (k *killRun) read() {
 	for _, x := range k.kills {
 		k.ledger.ServerKilled(x.from, x.to)
@@ -233,7 +241,8 @@ func (k *killRun) audit() {
 	}
 }
 
-// TestKillOwnerChild is a process that uses the directory until its parent kills it. When it is run without a parent, it is skipped.
+// TestKillOwnerChild is a process that uses the directory until its parent kills it. When it is run
+// without a parent, it is skipped.
 func TestKillOwnerChild(t *testing.T) {
 	c, ok := ledger.ChildOf(t)
 	if !ok {

@@ -44,8 +44,9 @@ func (s *Store) open(ctx context.Context) error {
 	}
 }
 
-// pause is how long a call waits after an attempt to become the owner, before it tries again. Between its attempts Open waits on average
-// for pause at first and twice as long each time, up to lastPause.
+// pause is how long a call waits after an attempt to become the owner, before it tries again.
+// Between its attempts Open waits on average for pause at first and twice as long each time, up to
+// lastPause.
 const (
 	pause     = 10 * time.Millisecond
 	lastPause = 80 * time.Millisecond
@@ -62,23 +63,27 @@ func (s *Store) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect opens the store of the process that owns the directory, through its socket, and sets remote.
+// connect opens the store of the process that owns the directory, through its socket, and sets
+// remote.
 func (s *Store) connect(ctx context.Context) error {
 	ctx, end := context.WithTimeout(ctx, 5*time.Second)
 	defer end()
 	r, err := remotestore.Open(ctx, []string{"unix:" + filepath.Join(s.dir, SocketName)}, &remotestore.Options{
 		Logger: s.opt.Logger,
-		// A call is not repeated when nobody listens on the socket, because then this process may become the owner at once.
+		// A call is not repeated when nobody listens on the socket, because then this process may
+		// become the owner at once.
 		RetryFor: -1,
-		// The timeout is long, because an owner that answers slowly is still the owner, and no other process could answer.
+		// The timeout is long, because an owner that answers slowly is still the owner, and no
+		// other process could answer.
 		Timeout: time.Minute,
 	})
 	s.remote = r
 	return err
 }
 
-// takeOver makes this process the owner of the directory, and shares the directory if that is possible. It returns the error of
-// diskstore.Open. The caller has the token of turn, or is open, beside which there is no other call yet.
+// takeOver makes this process the owner of the directory, and shares the directory if that is
+// possible. It returns the error of diskstore.Open. The caller has the token of turn, or is open,
+// beside which there is no other call yet.
 func (s *Store) takeOver() error {
 	disk := diskstore.Options{}
 	if s.opt.Disk != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/punctualmq/punctual/sharedstore"
 )
 
-// TestShortOwners: many programs open a directory, push one message and end, all at the same time, so that the directory has a new owner every
-// few milliseconds. Each program becomes the owner or calls one, and each push is stored.
+// TestShortOwners: many programs open a directory, push one message and end, all at the same time,
+// so that the directory has a new owner every few milliseconds. Each program becomes the owner or
+// calls one, and each push is stored.
 func TestShortOwners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,7 +29,8 @@ func TestShortOwners(t *testing.T) {
 				t.Errorf("program %d does not get in: %v", i, err)
 				return
 			}
-			// A push that meets the end of an owner may get no answer. It then is an ErrIndeterminate, and is sent again with its ID.
+			// A push that meets the end of an owner may get no answer. It then is an
+			// ErrIndeterminate, and is sent again with its ID.
 			m := []punctual.NewMessage{{Topic: "t", ID: fmt.Sprint("m", i)}}
 			rs, err := s.Push(t.Context(), m)
 			for errors.Is(err, punctual.ErrIndeterminate) && t.Context().Err() == nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestSlowRollingRestart: instances of a program that handles messages follow each other, each overlapping with the one before, while
-// another process pushes. No message is lost or waits for long, and none is handled twice unless its push was in doubt and was repeated.
+// TestSlowRollingRestart: instances of a program that handles messages follow each other, each
+// overlapping with the one before, while another process pushes. No message is lost or waits for
+// long, and none is handled twice unless its push was in doubt and was repeated.
 func TestSlowRollingRestart(t *testing.T) {
 	if dir := os.Getenv("PUNCTUAL_TEST_INSTANCE"); dir != "" {
 		runInstance(t, dir)
@@ -71,7 +72,8 @@ func TestSlowRollingRestart(t *testing.T) {
 			t.Errorf("an instance ended with %v", err)
 		}
 	}
-	// alone returns how long an instance that has a directory to itself takes from its start to its end.
+	// alone returns how long an instance that has a directory to itself takes from its start to its
+	// end.
 	alone := func(dir string) time.Duration {
 		t.Helper()
 		began := time.Now()
@@ -171,14 +173,16 @@ func TestSlowRollingRestart(t *testing.T) {
 	if len(doubtful) > instances {
 		t.Errorf("%d pushes were in doubt; want hardly any where owners end orderly", len(doubtful))
 	}
-	// The limit is a second (P14), and more on a slow machine: one instance ends and another one opens the directory meanwhile, and how
-	// long that takes on this machine is known from an instance that has opened and closed a directory of its own.
+	// The limit is a second (P14), and more on a slow machine: one instance ends and another one
+	// opens the directory meanwhile, and how long that takes on this machine is known from an
+	// instance that has opened and closed a directory of its own.
 	if limit := time.Second + 3*undisturbed; longest > limit {
 		t.Errorf("P14: a message was %v late; want at most %v, a second and 3 times what an instance alone took", longest, limit)
 	}
 }
 
-// runInstance is the program of an instance: it handles messages until SIGTERM, and prints the ID and lateness of each.
+// runInstance is the program of an instance: it handles messages until SIGTERM, and prints the ID
+// and lateness of each.
 func runInstance(t *testing.T, dir string) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

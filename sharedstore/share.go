@@ -17,9 +17,11 @@ import (
 	"github.com/punctualmq/punctual/server"
 )
 
-// Share lets other processes use the store that this process has opened in dir, until stop is called. Call stop before you close the
-// store: stop waits at most 5 seconds until the connections that others have made are accepted, ends waiting claims, and waits at most
-// 5 seconds more until the requests under way are answered. A Store of this package shares its directory without a call of Share.
+// Share lets other processes use the store that this process has opened in dir, until stop is
+// called. Call stop before you close the store: stop waits at most 5 seconds until the connections
+// that others have made are accepted, ends waiting claims, and waits at most 5 seconds more until
+// the requests under way are answered. A Store of this package shares its directory without a call
+// of Share.
 func Share(s *diskstore.Store, dir string, log *slog.Logger) (stop func() error, err error) {
 	_, stop, err = share(s, dir, log)
 	return stop, err
@@ -40,7 +42,8 @@ func share(s *diskstore.Store, dir string, log *slog.Logger) (h *server.Server, 
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(ctx, &server.ServeOptions{DrainTime: drainTime}, l) }()
 	return h, sync.OnceValue(func() error {
-		// This process is still the owner of the directory, so the socket at the path is that of this process and not of the next owner.
+		// This process is still the owner of the directory, so the socket at the path is that of
+		// this process and not of the next owner.
 		err := letNobodyElseIn(path)
 		end()
 		err = errors.Join(err, <-done)
@@ -51,12 +54,15 @@ func share(s *diskstore.Store, dir string, log *slog.Logger) (h *server.Server, 
 	}), nil
 }
 
-// drainTime is how long the requests of other processes may go on when the owner closes the store. Then they are cut off.
+// drainTime is how long the requests of other processes may go on when the owner closes the store.
+// Then they are cut off.
 const drainTime = 5 * time.Second
 
-// letNobodyElseIn removes the socket, and returns when every connection that was made before has been accepted, at the latest after
-// drainTime. Without this wait the end of the server would cut off a connection that is not accepted yet, and the process that has sent
-// a request through it would not learn whether the request was carried out. If the socket is not there any more, there is no wait.
+// letNobodyElseIn removes the socket, and returns when every connection that was made before has
+// been accepted, at the latest after drainTime. Without this wait the end of the server would cut
+// off a connection that is not accepted yet, and the process that has sent a request through it
+// would not learn whether the request was carried out. If the socket is not there any more, there
+// is no wait.
 func letNobodyElseIn(path string) error {
 	last := path + ".end"
 	if err := os.Rename(path, last); err != nil {
@@ -65,8 +71,8 @@ func letNobodyElseIn(path string) error {
 		}
 		return err
 	}
-	// Connections are accepted in the order in which they were made. So an answer on a further connection means that all connections
-	// made before have been accepted.
+	// Connections are accepted in the order in which they were made. So an answer on a further
+	// connection means that all connections made before have been accepted.
 	ctx, end := context.WithTimeout(context.Background(), drainTime)
 	defer end()
 	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return unixsocket.Dial(ctx, last) }}

@@ -1,20 +1,24 @@
 // Package sharedstore opens the store in a directory that several processes use at the same time.
 //
-// A directory has one owner at a time, because package diskstore lets only one process open it. In this package the owner listens on
-// a unix socket in the directory (share.go), and the other processes of the same user call the store through that socket. So any
-// number of processes can push, claim and inspect at the same time, with the promises of the embedded store.
+// A directory has one owner at a time, because package diskstore lets only one process open it. In
+// this package the owner listens on a unix socket in the directory (share.go), and the other
+// processes of the same user call the store through that socket. So any number of processes can
+// push, claim and inspect at the same time, with the promises of the embedded store.
 //
-// When the owner closes the store or dies, one of the other processes becomes the owner with its next call, or with one under way
-// (owner.go), and the rest call the store through the socket of that owner. So a program can be restarted without a gap: the new
-// process opens the directory while the old one still runs.
+// When the owner closes the store or dies, one of the other processes becomes the owner with its
+// next call, or with one under way (owner.go), and the rest call the store through the socket of
+// that owner. So a program can be restarted without a gap: the new process opens the directory
+// while the old one still runs.
 //
-//   - A call that had not reached the owner before the owner ended is carried out by the next owner.
-//   - A call that an owner has begun when it closes the store gets its answer, if the answer takes no longer than drainTime. A claim
-//     that waits goes on at the next owner.
-//   - A call that changes something, and that was sent to an owner that was killed, fails with ErrIndeterminate. Claims and settlements are
-//     repeated at the next owner instead. They fail with ErrIndeterminate if no owner answers them, or if the next one refuses the
-//     whole call or, with ErrLeaseLost, a settlement. A claim that ends with its context or with Close returns the error of that
-//     instead. Messages and leases survive as those of diskstore do.
+//   - A call that had not reached the owner before the owner ended is carried out by the next
+//     owner.
+//   - A call that an owner has begun when it closes the store gets its answer, if the answer takes
+//     no longer than drainTime. A claim that waits goes on at the next owner.
+//   - A call that changes something, and that was sent to an owner that was killed, fails with
+//     ErrIndeterminate. Claims and settlements are repeated at the next owner instead. They fail
+//     with ErrIndeterminate if no owner answers them, or if the next one refuses the whole call or,
+//     with ErrLeaseLost, a settlement. A claim that ends with its context or with Close returns the
+//     error of that instead. Messages and leases survive as those of diskstore do.
 package sharedstore
 
 import (
@@ -38,12 +42,14 @@ const SocketName = "punctual.sock"
 
 // Options adjusts a Store. A nil *Options, and each zero field, means the default.
 type Options struct {
-	// Disk has the options of the embedded store, which apply when this process owns the directory. Its LockWait is not used, because
-	// Wait takes its place, and its Logger is replaced by the Logger below.
+	// Disk has the options of the embedded store, which apply when this process owns the directory.
+	// Its LockWait is not used, because Wait takes its place, and its Logger is replaced by the
+	// Logger below.
 	Disk *diskstore.Options
-	// Wait is how long Open waits while the same owner does not share the directory, or does not share it yet. Default 2 s. With less
-	// than zero Open does not wait. When many programs open the directory for a moment, one owner follows the other. Open then waits
-	// for its turn: for RetryFor, or for Wait if that is longer.
+	// Wait is how long Open waits while the same owner does not share the directory, or does not
+	// share it yet. Default 2 s. With less than zero Open does not wait. When many programs open
+	// the directory for a moment, one owner follows the other. Open then waits for its turn: for
+	// RetryFor, or for Wait if that is longer.
 	Wait time.Duration
 	// RetryFor is how long a call waits for the next owner after one has ended. Default 15 s.
 	RetryFor time.Duration
@@ -51,8 +57,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store is the store in a directory. It calls the store in this process, or the one of the process that owns the directory. All
-// methods are safe for concurrent use.
+// Store is the store in a directory. It calls the store in this process, or the one of the process
+// that owns the directory. All methods are safe for concurrent use.
 type Store struct {
 	dir  string
 	opt  Options
@@ -70,10 +76,11 @@ type Store struct {
 	calls   sync.WaitGroup     // the calls under way; grows only while not closed
 }
 
-// Open opens the store in a directory, and creates the store if there is none. This process becomes the owner of the directory unless
-// another process is the owner. Errors: those of diskstore.Open, and those of remotestore.Open except ErrUnreachable. ErrLocked means
-// that the owner does not share the directory, or that other processes were the owner all the time. If ctx ends meanwhile, the error has both
-// its error and ErrLocked.
+// Open opens the store in a directory, and creates the store if there is none. This process becomes
+// the owner of the directory unless another process is the owner. Errors: those of diskstore.Open,
+// and those of remotestore.Open except ErrUnreachable. ErrLocked means that the owner does not
+// share the directory, or that other processes were the owner all the time. If ctx ends meanwhile,
+// the error has both its error and ErrLocked.
 func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	s := &Store{turn: make(chan struct{}, 1)}
 	if o != nil {
@@ -102,10 +109,12 @@ func Open(ctx context.Context, dir string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends waiting claims, waits for all calls under way, and gives the directory up if this process owns it. In the owner a change whose
-// transaction has begun gets its answer. A change that still waits for its turn, and a read that takes long, such as a check or a backup, get
-// ErrClosed. In another process Close ends all calls: they return ErrClosed, and a call that changes something, other than a claim, returns
-// ErrIndeterminate as well if an owner may have carried it out. A second Close returns ErrClosed.
+// Close ends waiting claims, waits for all calls under way, and gives the directory up if this
+// process owns it. In the owner a change whose transaction has begun gets its answer. A change that
+// still waits for its turn, and a read that takes long, such as a check or a backup, get ErrClosed.
+// In another process Close ends all calls: they return ErrClosed, and a call that changes
+// something, other than a claim, returns ErrIndeterminate as well if an owner may have carried it
+// out. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -135,8 +144,9 @@ func errClosed() error { return fmt.Errorf("shared store: %w", punctual.ErrClose
 // Dir returns the absolute path of the directory.
 func (s *Store) Dir() string { return s.dir }
 
-// reporter returns the server by which this process, as the owner, shares the directory. The server knows what the other processes
-// claim. If the directory is not shared, reporter returns an ErrUnsupported.
+// reporter returns the server by which this process, as the owner, shares the directory. The server
+// knows what the other processes claim. If the directory is not shared, reporter returns an
+// ErrUnsupported.
 func (s *Store) reporter() (storekit.ConsumerReporter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +156,8 @@ func (s *Store) reporter() (storekit.ConsumerReporter, error) {
 	return s.shared, nil
 }
 
-// full has methods of Store that a diskstore.Store and a remotestore.Store both have. The code reaches some others with punctual.As.
+// full has methods of Store that a diskstore.Store and a remotestore.Store both have. The code
+// reaches some others with punctual.As.
 type full interface {
 	punctual.Store
 	punctual.Inspector
@@ -158,8 +169,9 @@ type full interface {
 	storekit.ClockKeeper
 }
 
-// enter returns the store to call: that of this process, also as owned, if this process is the owner, and otherwise the remote one.
-// Unless enter fails, the caller has to call s.calls.Done after its call.
+// enter returns the store to call: that of this process, also as owned, if this process is the
+// owner, and otherwise the remote one. Unless enter fails, the caller has to call s.calls.Done
+// after its call.
 func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,9 +186,10 @@ func (s *Store) enter() (f full, owned *diskstore.Store, err error) {
 	return s.remote, nil, nil
 }
 
-// do calls the store. If the call did not reach an owner, do calls the next owner, until Options.RetryFor is over. With unsure, do also
-// repeats a call whose answer was lost. The argument anew is then true, because the call may have been carried out before. If do gives
-// such a call up, the error wraps ErrIndeterminate, whatever the last owner has said.
+// do calls the store. If the call did not reach an owner, do calls the next owner, until
+// Options.RetryFor is over. With unsure, do also repeats a call whose answer was lost. The argument
+// anew is then true, because the call may have been carried out before. If do gives such a call up,
+// the error wraps ErrIndeterminate, whatever the last owner has said.
 func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (R, error) {
 	r, anew, err := untilAnswered(ctx, s, call, unsure)
 	if err == nil || !punctual.Definite(err) {
@@ -191,7 +204,8 @@ func do[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, e
 	return r, err
 }
 
-// untilAnswered makes the calls of do. anew reports that the answer to one of them was lost before the last one.
+// untilAnswered makes the calls of do. anew reports that the answer to one of them was lost before
+// the last one.
 func untilAnswered[R any](ctx context.Context, s *Store, call func(f full, anew bool) (R, error), unsure bool) (r R, anew bool, _ error) {
 	var until time.Time // when to give up; zero before the first failure
 	for {
@@ -217,7 +231,8 @@ func untilAnswered[R any](ctx context.Context, s *Store, call func(f full, anew 
 	}
 }
 
-// inDoubt returns the error of a call that an earlier owner may have carried out. err is what came of the call after that.
+// inDoubt returns the error of a call that an earlier owner may have carried out. err is what came
+// of the call after that.
 func inDoubt(err error) error {
 	return fmt.Errorf("the owner of the directory that was told first has ended: %w; now: %w", punctual.ErrIndeterminate, err)
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// open opens the store in dir as a further process would. The store is closed at the end of the test, if not before.
+// open opens the store in dir as a further process would. The store is closed at the end of the
+// test, if not before.
 func open(t testing.TB, dir string) *sharedstore.Store {
 	t.Helper()
 	s, err := sharedstore.Open(t.Context(), dir, &sharedstore.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -38,7 +39,8 @@ func closed(t testing.TB, s punctual.Store) {
 	}
 }
 
-// TestConsumers: the owner and the other process both report the consumer that claims through the owner, with its leases.
+// TestConsumers: the owner and the other process both report the consumer that claims through the
+// owner, with its leases.
 func TestConsumers(t *testing.T) {
 	dir := t.TempDir()
 	owner, other := open(t, dir), open(t, dir)
@@ -91,7 +93,8 @@ func ack(t testing.TB, s punctual.Store, ds []punctual.Delivery) {
 	}
 }
 
-// TestEverybody: three stores of one directory, of which one owns it, have the same messages. The socket in the directory has mode 0600.
+// TestEverybody: three stores of one directory, of which one owns it, have the same messages. The
+// socket in the directory has mode 0600.
 func TestEverybody(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	a, b, c := open(t, dir), open(t, dir), open(t, dir)
@@ -120,8 +123,9 @@ func TestEverybody(t *testing.T) {
 	}
 }
 
-// TestOwnerEnds: a process that acks a message after the owner has ended becomes the next owner, under which the lease of the first one still
-// holds. Another process then pushes through the next owner, and a claim there gets the message.
+// TestOwnerEnds: a process that acks a message after the owner has ended becomes the next owner,
+// under which the lease of the first one still holds. Another process then pushes through the next
+// owner, and a claim there gets the message.
 func TestOwnerEnds(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := open(t, dir), open(t, dir), open(t, dir)
@@ -161,7 +165,8 @@ func TestOwnerEnds(t *testing.T) {
 	}
 }
 
-// TestWaitingTakesOver: when an owner ends, a claim of another process that waits there makes its process the next owner and goes on waiting.
+// TestWaitingTakesOver: when an owner ends, a claim of another process that waits there makes its
+// process the next owner and goes on waiting.
 func TestWaitingTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)
@@ -203,7 +208,8 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestManyUseIt: three stores push and a fourth one claims. Each of the three, of which the first is the owner, ends when it is done. Each message is handled once.
+// TestManyUseIt: three stores push and a fourth one claims. Each of the three, of which the first
+// is the owner, ends when it is done. Each message is handled once.
 func TestManyUseIt(t *testing.T) {
 	dir := t.TempDir()
 	const n = 300
@@ -256,8 +262,8 @@ func TestManyUseIt(t *testing.T) {
 	}
 }
 
-// TestOwnerDoesNotShare: a process that opens a directory with diskstore alone does not share it. Open is an ErrLocked, or with a Wait succeeds
-// when that process has closed the store.
+// TestOwnerDoesNotShare: a process that opens a directory with diskstore alone does not share it.
+// Open is an ErrLocked, or with a Wait succeeds when that process has closed the store.
 func TestOwnerDoesNotShare(t *testing.T) {
 	dir := t.TempDir()
 	d, err := diskstore.Open(dir, nil)
@@ -286,7 +292,8 @@ func TestOwnerDoesNotShare(t *testing.T) {
 	}
 }
 
-// TestShare: a program that has opened a directory with diskstore shares it with Share, until it calls stop.
+// TestShare: a program that has opened a directory with diskstore shares it with Share, until it
+// calls stop.
 func TestShare(t *testing.T) {
 	dir := t.TempDir()
 	d, err := diskstore.Open(dir, nil)
@@ -314,7 +321,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestLongPath: a directory is shared although the path of its socket is longer than the kernel allows.
+// TestLongPath: a directory is shared although the path of its socket is longer than the kernel
+// allows.
 func TestLongPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 200))
 	a, b := open(t, dir), open(t, dir)
@@ -324,7 +332,8 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// TestStaleSocket: a directory is shared although it has a socket on which nobody listens, as an owner that was killed leaves it.
+// TestStaleSocket: a directory is shared although it has a socket on which nobody listens, as an
+// owner that was killed leaves it.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir).Close(); err != nil {

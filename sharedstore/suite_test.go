@@ -14,9 +14,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/races"
 )
 
-// TestSlowOverOwner holds a store that is not the owner of its directory to those cases of the contract that reopen the store: the
-// first time the owner ends instead. The other cases call a server as those of remotestore's tests do, so only make torture runs them
-// here, too.
+// TestSlowOverOwner holds a store that is not the owner of its directory to those cases of the
+// contract that reopen the store: the first time the owner ends instead. The other cases call a
+// server as those of remotestore's tests do, so only make torture runs them here, too.
 func TestSlowOverOwner(t *testing.T) {
 	t.Parallel()
 	var p pairs
@@ -32,7 +32,8 @@ func TestRaces(t *testing.T) {
 	races.Run(t, new(pairs).open, storetest.WithLossyClaims())
 }
 
-// pairs keeps, for each store that was opened as one that does not own its directory, the store that owns the directory.
+// pairs keeps, for each store that was opened as one that does not own its directory, the store
+// that owns the directory.
 type pairs struct {
 	mu    sync.Mutex
 	owner map[punctual.Store]*sharedstore.Store // guarded by mu
@@ -63,8 +64,9 @@ func (p *pairs) open(t *testing.T, clock storekit.Clock) punctual.Store {
 	return s
 }
 
-// reopen closes the owner of old's directory and returns old, which becomes the owner with its next call. When it is called with the same
-// store again, it closes that store and opens the directory anew.
+// reopen closes the owner of old's directory and returns old, which becomes the owner with its next
+// call. When it is called with the same store again, it closes that store and opens the directory
+// anew.
 func (p *pairs) reopen(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store {
 	p.mu.Lock()
 	owner := p.owner[old]

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Arrivals lets the calls of TopicNamer.NewCompanions of a store wait until one of the store's processes has told of a new companion.
-// All methods are safe for concurrent use.
+// Arrivals lets the calls of TopicNamer.NewCompanions of a store wait until one of the store's
+// processes has told of a new companion. All methods are safe for concurrent use.
 type Arrivals struct {
 	process string // in the marks that this Arrivals makes
 
@@ -23,7 +23,8 @@ type Arrivals struct {
 // NewArrivals returns an Arrivals of which nothing was told.
 func NewArrivals() *Arrivals { return &Arrivals{process: rand.Text(), wake: make(chan struct{})} }
 
-// Tell ends the waiting calls, because a companion has come into being or the groups of a topic were set.
+// Tell ends the waiting calls, because a companion has come into being or the groups of a topic
+// were set.
 func (a *Arrivals) Tell() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,11 +53,13 @@ type Arrival struct {
 	head string
 }
 
-// Mark returns the mark for the next call. next is a number of the store's own, which says where that call is to begin.
+// Mark returns the mark for the next call. next is a number of the store's own, which says where
+// that call is to begin.
 func (a Arrival) Mark(next int64) string { return a.head + strconv.FormatInt(next, 10) }
 
-// Await waits until Tell is called, ctx ends or wait has passed. It does not wait when Tell was called since the mark was made, with the
-// empty mark and with one that is no mark. The caller reads the store after Await, whatever its result.
+// Await waits until Tell is called, ctx ends or wait has passed. It does not wait when Tell was
+// called since the mark was made, with the empty mark and with one that is no mark. The caller
+// reads the store after Await, whatever its result.
 func (a *Arrivals) Await(ctx context.Context, mark string, wait time.Duration) Arrival {
 	process, rest, _ := strings.Cut(mark, ".")
 	heard, since, _ := strings.Cut(rest, ".")

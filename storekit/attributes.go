@@ -10,12 +10,14 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Attributes are the fields of a message that are set by its push, stay with it until its end and come back with each delivery
-// and in each list, without a part in the order of messages. They travel and are stored as one block of bytes, so that a further
-// attribute needs a field here and in [punctual.NewMessage] and [punctual.Message], but no change of any store's format.
+// Attributes are the fields of a message that are set by its push, stay with it until its end and
+// come back with each delivery and in each list, without a part in the order of messages. They
+// travel and are stored as one block of bytes, so that a further attribute needs a field here and
+// in [punctual.NewMessage] and [punctual.Message], but no change of any store's format.
 // CONTRIBUTING.md lists what else to touch.
 //
-// A block is empty when every attribute has its zero value. Else it is, by ascending tag and each tag once:
+// A block is empty when every attribute has its zero value. Else it is, by ascending tag and each
+// tag once:
 //
 //	tag       uvarint, from 1
 //	length    uvarint, the number of bytes of the value
@@ -23,9 +25,11 @@ import (
 //	          1 remember: uvarint, ms, not 0
 //	          2 timeout: uvarint, ms, not 0
 //
-// A store that writes blocks keeps their bytes as they came, so that the tags of a newer program survive a retry by an older one.
+// A store that writes blocks keeps their bytes as they came, so that the tags of a newer program
+// survive a retry by an older one.
 type Attributes struct {
-	// Remember is NewMessage.Remember and Timeout NewMessage.Timeout. In the block they are rounded up to whole milliseconds.
+	// Remember is NewMessage.Remember and Timeout NewMessage.Timeout. In the block they are rounded
+	// up to whole milliseconds.
 	Remember, Timeout time.Duration
 }
 
@@ -86,8 +90,9 @@ func appendNumber(b []byte, tag, value uint64) []byte {
 	return append(b, digits[:n]...)
 }
 
-// ReadAttributes reads a block. It passes over tags that it does not know. What is no block is an error without a kind, to
-// which the caller adds what the block belongs to and what kind of error that makes.
+// ReadAttributes reads a block. It passes over tags that it does not know. What is no block is an
+// error without a kind, to which the caller adds what the block belongs to and what kind of error
+// that makes.
 func ReadAttributes(block []byte) (a Attributes, err error) {
 	last := uint64(0)
 	for rest := block; len(rest) > 0; {

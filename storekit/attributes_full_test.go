@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestAttributesAreHandedOn: each attribute gets into messages, schedules and blocks, and out of them.
+// TestAttributesAreHandedOn: each attribute gets into messages, schedules and blocks, and out of
+// them.
 func TestAttributesAreHandedOn(t *testing.T) {
 	full := attributesrig.Full(t)
 	var fresh punctual.NewMessage

@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// RetryDelay returns how long b has a message wait after the given failed attempt, counted from 1, random jitter included.
+// RetryDelay returns how long b has a message wait after the given failed attempt, counted from 1,
+// random jitter included.
 func RetryDelay(b punctual.Backoff, attempt int) time.Duration {
 	if len(b.Delays) > 0 {
 		return b.Delays[min(max(attempt, 1), len(b.Delays))-1]

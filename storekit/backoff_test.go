@@ -32,7 +32,8 @@ func TestBackoffDoublesUpToMax(t *testing.T) {
 	}
 }
 
-// TestBackoffSpreads: with a Jitter messages that failed together become due at different times, also when the delay has grown to Max.
+// TestBackoffSpreads: with a Jitter messages that failed together become due at different times,
+// also when the delay has grown to Max.
 func TestBackoffSpreads(t *testing.T) {
 	b := punctual.Backoff{Base: time.Second, Max: time.Hour, Jitter: 0.5}
 	for _, attempt := range []int{1, 2, 12, 13, 64, 65, 1000} { // from the 13th on it is Max

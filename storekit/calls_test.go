@@ -18,7 +18,8 @@ func callsOf(log *bytes.Buffer) *Calls {
 	return &Calls{Name: "test store", Logger: slog.New(slog.NewTextHandler(log, nil))}
 }
 
-// The errors of check and work get the name of the method in front, and those of work the subject, too. A plain error gets neither.
+// The errors of check and work get the name of the method in front, and those of work the subject,
+// too. A plain error gets neither.
 func TestCallErrors(t *testing.T) {
 	broke := fmt.Errorf("broke: %w", punctual.ErrUnreachable)
 	for _, tt := range []struct {
@@ -47,8 +48,9 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// A call is refused because the store is closed before it is refused because the store has failed. Then comes the end of the
-// context, and malformed arguments come last. The first failure of a store stays.
+// A call is refused because the store is closed before it is refused because the store has failed.
+// Then comes the end of the context, and malformed arguments come last. The first failure of a
+// store stays.
 func TestCallsRefuse(t *testing.T) {
 	var log bytes.Buffer
 	c := callsOf(&log)

@@ -24,8 +24,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the message, or nil. maxBody is the
-// greatest length of a body that the store accepts, in bytes.
+// CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the message, or nil.
+// maxBody is the greatest length of a body that the store accepts, in bytes.
 func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if err := CheckTopic(m.Topic); err != nil {
 		return err
@@ -97,8 +97,9 @@ func CheckClaim(c *punctual.Claim) error {
 	return nil
 }
 
-// CheckSettlement returns an ErrInvalid or ErrTooLarge that says what is wrong with the settlement or its follow-ups, or nil.
-// maxBody is the greatest length of a body that the store accepts, in bytes.
+// CheckSettlement returns an ErrInvalid or ErrTooLarge that says what is wrong with the settlement
+// or its follow-ups, or nil. maxBody is the greatest length of a body that the store accepts, in
+// bytes.
 func CheckSettlement(s *punctual.Settlement, maxBody int) error {
 	if err := CheckTopic(s.Topic); err != nil {
 		return err
@@ -150,12 +151,14 @@ func CheckAmendment(a *punctual.Amendment) error {
 	return Invalidf("unknown change %d", a.Change)
 }
 
-// Moves reports whether a change gives the message a new due time, so that a due time after limits.MaxDue is an ErrInvalid.
+// Moves reports whether a change gives the message a new due time, so that a due time after
+// limits.MaxDue is an ErrInvalid.
 func Moves(c punctual.Change) bool {
 	return c == punctual.ChangeReschedule || c == punctual.ChangeRequeue
 }
 
-// CheckBatch returns an ErrTooLarge when a call has more than limits.MaxBatch items, or nil. n is the number of items.
+// CheckBatch returns an ErrTooLarge when a call has more than limits.MaxBatch items, or nil. n is
+// the number of items.
 func CheckBatch(n int) error {
 	if n > limits.MaxBatch {
 		return Errorf(punctual.ErrTooLarge, "%d items in one call: at most %d are allowed", n, limits.MaxBatch)
@@ -163,12 +166,14 @@ func CheckBatch(n int) error {
 	return nil
 }
 
-// ReadLimit is about how many messages a store reads for one page of a list by reason (ListQuery.Reason), and how many records
-// for one page of finished records (FinishedQuery), unless it has them in memory or an index of those selected. A store that has
-// read that many returns what it has found, with a cursor, so that one call stays short where few of them are selected.
+// ReadLimit is about how many messages a store reads for one page of a list by reason
+// (ListQuery.Reason), and how many records for one page of finished records (FinishedQuery), unless
+// it has them in memory or an index of those selected. A store that has read that many returns what
+// it has found, with a cursor, so that one call stays short where few of them are selected.
 const ReadLimit = 10_000
 
-// CheckList returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query.
+// CheckList returns q with the default Limit filled in, or an ErrInvalid that says what is wrong
+// with the query.
 func CheckList(q punctual.ListQuery) (punctual.ListQuery, error) {
 	if err := CheckTopic(q.Topic); err != nil {
 		return q, err
@@ -238,8 +243,8 @@ func CheckSurvey(q SurveyQuery) error {
 	return nil
 }
 
-// ForecastStart returns when the first bucket of a forecast begins, in Unix milliseconds. now is the store's clock in Unix
-// milliseconds. A q.From after it is an ErrInvalid.
+// ForecastStart returns when the first bucket of a forecast begins, in Unix milliseconds. now is
+// the store's clock in Unix milliseconds. A q.From after it is an ErrInvalid.
 func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {
 	if q.From.IsZero() {
 		return now, nil

@@ -9,9 +9,10 @@ import (
 type Clock interface {
 	// Now returns the current time.
 	Now() time.Time
-	// After returns a channel that receives a value when the clock has reached t, at once if it already has, and a function
-	// that ends the wait early. The value may come late when the machine was suspended or its clock was set; callers to whom
-	// that matters read the clock at least once a second.
+	// After returns a channel that receives a value when the clock has reached t, at once if it
+	// already has, and a function that ends the wait early. The value may come late when the
+	// machine was suspended or its clock was set; callers to whom that matters read the clock at
+	// least once a second.
 	After(t time.Time) (reached <-chan time.Time, stop func())
 }
 
@@ -27,7 +28,8 @@ func (SystemClock) After(t time.Time) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// ManualClock is a clock for tests that stands still until the test moves it. It is safe for concurrent use.
+// ManualClock is a clock for tests that stands still until the test moves it. It is safe for
+// concurrent use.
 type ManualClock struct {
 	mu    sync.Mutex
 	now   time.Time                    // guarded by mu

@@ -8,19 +8,22 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Companion divides the name of a companion topic, such as orders@events, into the topic that it belongs to and its own name:
-// "orders" and "events". For any other topic it returns the whole name and "".
+// Companion divides the name of a companion topic, such as orders@events, into the topic that it
+// belongs to and its own name: "orders" and "events". For any other topic it returns the whole name
+// and "".
 func Companion(topic string) (parent, name string) {
 	parent, name, _ = strings.Cut(topic, "@")
 	return parent, name
 }
 
-// IsGroup reports whether the name of a companion, as Companion returns it, is that of a group's topic (punctual.GroupTopic).
+// IsGroup reports whether the name of a companion, as Companion returns it, is that of a group's
+// topic (punctual.GroupTopic).
 func IsGroup(companion string) bool { return strings.HasPrefix(companion, "g.") }
 
-// Stem returns the part of an ID that decides in which partition of its topic the message lies: what stands before the first
-// "~", unless the ID begins with it, and else the whole ID. So a message with the ID A-17, its follow-up A-17~invoice and the
-// follow-up of that, A-17~invoice~2, lie in one partition, in the topic and in its companions.
+// Stem returns the part of an ID that decides in which partition of its topic the message lies:
+// what stands before the first "~", unless the ID begins with it, and else the whole ID. So a
+// message with the ID A-17, its follow-up A-17~invoice and the follow-up of that, A-17~invoice~2,
+// lie in one partition, in the topic and in its companions.
 func Stem(id string) string {
 	if i := strings.IndexByte(id, '~'); i > 0 {
 		return id[:i]
@@ -28,15 +31,15 @@ func Stem(id string) string {
 	return id
 }
 
-// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-], or a companion's: after that "@" and 1
-// to 64 bytes of [A-Za-z0-9._-].
+// CheckTopic returns an ErrInvalid unless name is 1 to 128 bytes of [A-Za-z0-9._:/-], or a
+// companion's: after that "@" and 1 to 64 bytes of [A-Za-z0-9._-].
 func CheckTopic(name string) error {
 	if name == "" {
 		return Invalidf("topic is empty: name it with 1 to %d of A-Z a-z 0-9 . _ : / -", limits.MaxTopicBytes)
 	}
 	for i := range len(name) {
-		// The bytes from - to : are - . / the digits and : which are all allowed, so that one comparison does for them.
-		// A claim may name a thousand topics.
+		// The bytes from - to : are - . / the digits and : which are all allowed, so that one
+		// comparison does for them. A claim may name a thousand topics.
 		c := name[i]
 		if c == '@' && i > 0 {
 			if i > limits.MaxTopicBytes {
@@ -67,8 +70,8 @@ func checkCompanion(topic, name string) error {
 	return nil
 }
 
-// CheckCompanionPatch returns an ErrInvalid if topic is a companion and the patch has a setting that a companion cannot have of
-// its own (see punctual.Store), or nil.
+// CheckCompanionPatch returns an ErrInvalid if topic is a companion and the patch has a setting
+// that a companion cannot have of its own (see punctual.Store), or nil.
 func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	parent, name := Companion(topic)
 	switch {
@@ -86,8 +89,9 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 	return nil
 }
 
-// GroupTopics returns the names of the topics of the groups that a patch gives a topic. A store makes these topics in one step with the
-// change, because a process that looks for topics with groups finds them by these names.
+// GroupTopics returns the names of the topics of the groups that a patch gives a topic. A store
+// makes these topics in one step with the change, because a process that looks for topics with
+// groups finds them by these names.
 func GroupTopics(topic string, p *punctual.SettingsPatch) (names []string) {
 	if p.Groups != nil {
 		for _, group := range *p.Groups {
@@ -97,9 +101,10 @@ func GroupTopics(topic string, p *punctual.SettingsPatch) (names []string) {
 	return names
 }
 
-// CheckDelete returns an ErrInvalid if the deletion of a topic would lose messages in silence, or nil. parent are the settings of the
-// topic that a companion belongs to, and waiting is how many messages of the topic's companion OutTopic are not dead. A store calls
-// CheckDelete in one step with the deletion.
+// CheckDelete returns an ErrInvalid if the deletion of a topic would lose messages in silence, or
+// nil. parent are the settings of the topic that a companion belongs to, and waiting is how many
+// messages of the topic's companion OutTopic are not dead. A store calls CheckDelete in one step
+// with the deletion.
 func CheckDelete(topic string, parent *punctual.Settings, waiting int64) error {
 	of, name := Companion(topic)
 	group, isGroup := strings.CutPrefix(name, "g.")

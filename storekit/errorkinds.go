@@ -19,8 +19,9 @@ type ErrorKind struct {
 	Meaning string
 }
 
-// ErrorKinds returns the vocabulary in order of precedence: an error that wraps several of the kinds has the code of the
-// first. So ErrIndeterminate comes before all others. The slice is the caller's.
+// ErrorKinds returns the vocabulary in order of precedence: an error that wraps several of the
+// kinds has the code of the first. So ErrIndeterminate comes before all others. The slice is the
+// caller's.
 func ErrorKinds() []ErrorKind {
 	return []ErrorKind{
 		{punctual.ErrIndeterminate, "indeterminate", false, "The operation may or may not have happened; repeat it with the same ID, or look."},
@@ -48,8 +49,8 @@ func ErrorKinds() []ErrorKind {
 	}
 }
 
-// ErrorCode returns the code of the first kind in ErrorKinds that err wraps. It returns "canceled" and "deadline" for the
-// errors of package context, "" for nil, and "internal" for any other error.
+// ErrorCode returns the code of the first kind in ErrorKinds that err wraps. It returns "canceled"
+// and "deadline" for the errors of package context, "" for nil, and "internal" for any other error.
 func ErrorCode(err error) string {
 	if err == nil {
 		return ""

@@ -9,22 +9,24 @@ import (
 	"github.com/punctualmq/punctual/event"
 )
 
-// EventTopic returns the companion to which the events of a topic go: orders@events for orders, and also for orders@g.billing,
-// the topic of a group.
+// EventTopic returns the companion to which the events of a topic go: orders@events for orders, and
+// also for orders@g.billing, the topic of a group.
 func EventTopic(topic string) string {
 	parent, _ := Companion(topic)
 	return parent + EventSuffix
 }
 
-// EventID returns the ID of an event, such as 0~000000000000002f. The store takes number, which no other event has, from the
-// counter that gives the leases of the EventTopic their tokens. So the IDs of events in one partition are in the order of the
-// events. The text home has a few bytes and no "~". It is the stem of the ID, so that the store chooses by it the partition of the
-// event, which is that of the message. It is "0" in a store that keeps each topic in one partition.
+// EventID returns the ID of an event, such as 0~000000000000002f. The store takes number, which no
+// other event has, from the counter that gives the leases of the EventTopic their tokens. So the
+// IDs of events in one partition are in the order of the events. The text home has a few bytes and
+// no "~". It is the stem of the ID, so that the store chooses by it the partition of the event,
+// which is that of the message. It is "0" in a store that keeps each topic in one partition.
 func EventID(home string, number int64) string { return fmt.Sprintf("%s~%016x", home, number) }
 
-// EventBody returns the body of the message that tells of e. All stores write the same bytes for one event, which docs/format.md
-// describes: the members of the object have a fixed order, there are no spaces between them, and only the bytes " and \ of an ID are escaped,
-// each by a \ in front.
+// EventBody returns the body of the message that tells of e. All stores write the same bytes for
+// one event, which docs/format.md describes: the members of the object have a fixed order, there
+// are no spaces between them, and only the bytes " and \ of an ID are escaped, each by a \ in
+// front.
 func EventBody(e *event.Event) []byte {
 	b := make([]byte, 0, 256)
 	text := func(name, value string) {
@@ -59,16 +61,18 @@ func EventBody(e *event.Event) []byte {
 	return append(b, '}')
 }
 
-// EventMessage returns the message that tells of e. It is due at once, by a delay of nothing, so that a step of the clock carries it
-// over (lifecycle.Message.Since). It is dropped when nobody has taken it for keep, which is Settings.EmitKeep of the topic of e. A store
-// stores it as a push would that replaces, in the same atomic step as the change that e tells of. It goes to EventTopic, which comes into
-// being with it.
+// EventMessage returns the message that tells of e. It is due at once, by a delay of nothing, so
+// that a step of the clock carries it over (lifecycle.Message.Since). It is dropped when nobody has
+// taken it for keep, which is Settings.EmitKeep of the topic of e. A store stores it as a push
+// would that replaces, in the same atomic step as the change that e tells of. It goes to
+// EventTopic, which comes into being with it.
 //
-// Before that, the same step drops messages of the EventTopic that have expired: it takes the earliest one whose time has come for
-// as long as a claim would end it (lifecycle.Meet) instead of delivering it, and as many as it adds events, and MaxSweptEvents more.
-// So events that nobody reads do not accumulate for longer than keep, as long as further ones come. A durable store also calls
-// SweepEvents from time to time (SweepEventsUntil), for the companions of topics at rest, and for events that stand behind messages
-// which do not expire. Pauses make no difference to either.
+// Before that, the same step drops messages of the EventTopic that have expired: it takes the
+// earliest one whose time has come for as long as a claim would end it (lifecycle.Meet) instead of
+// delivering it, and as many as it adds events, and MaxSweptEvents more. So events that nobody
+// reads do not accumulate for longer than keep, as long as further ones come. A durable store also
+// calls SweepEvents from time to time (SweepEventsUntil), for the companions of topics at rest, and
+// for events that stand behind messages which do not expire. Pauses make no difference to either.
 func EventMessage(e *event.Event, id string, keep time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{
 		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,
@@ -78,5 +82,6 @@ func EventMessage(e *event.Event, id string, keep time.Duration) punctual.NewMes
 // MaxSweptEvents is how many events that have expired are dropped in the step that adds one.
 const MaxSweptEvents = 64
 
-// EventSuffix ends the name of a companion: orders@events has what orders tells of its messages (Settings.Emit).
+// EventSuffix ends the name of a companion: orders@events has what orders tells of its messages
+// (Settings.Emit).
 const EventSuffix = "@events"

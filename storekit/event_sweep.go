@@ -13,13 +13,15 @@ import (
 const (
 	// sweepEvery is the default of SweepEventsUntil.
 	sweepEvery = 10 * time.Minute
-	// sweepPage is how many messages SweepEvents reads at once, and sweepPause how long it waits after it has read so many for nothing.
+	// sweepPage is how many messages SweepEvents reads at once, and sweepPause how long it waits
+	// after it has read so many for nothing.
 	sweepPage  = 200
 	sweepPause = 10 * time.Millisecond
 )
 
-// SweepEventsUntil calls SweepEvents each time that every has passed, until stop is closed; every 0 stands for 10 minutes. An error of
-// SweepEvents is for the log alone, because the next sweep removes what this one has left.
+// SweepEventsUntil calls SweepEvents each time that every has passed, until stop is closed; every 0
+// stands for 10 minutes. An error of SweepEvents is for the log alone, because the next sweep
+// removes what this one has left.
 func SweepEventsUntil(stop <-chan struct{}, every time.Duration, s punctual.Store, log *slog.Logger) {
 	if every == 0 {
 		every = sweepEvery
@@ -38,9 +40,10 @@ func SweepEventsUntil(stop <-chan struct{}, every time.Duration, s punctual.Stor
 	}
 }
 
-// SweepEvents removes the events that a claim would drop, in all topics of events (EventTopic) of a store. They leave no finished
-// record. It reads the events that are older than Settings.EmitKeep of their topic, and those alone, so that it costs little however
-// many events wait. After an error with one topic it goes on with the others.
+// SweepEvents removes the events that a claim would drop, in all topics of events (EventTopic) of a
+// store. They leave no finished record. It reads the events that are older than Settings.EmitKeep
+// of their topic, and those alone, so that it costs little however many events wait. After an error
+// with one topic it goes on with the others.
 func SweepEvents(ctx context.Context, s punctual.Store) error {
 	namer, err := punctual.As[TopicNamer](s)
 	if err != nil {
@@ -95,7 +98,8 @@ func sweepEvents(ctx context.Context, s punctual.Store, inspector punctual.Inspe
 			}
 		}
 		if len(over) > 0 {
-			// A message of which the result is an error was claimed or changed meanwhile, and is not to be removed.
+			// A message of which the result is an error was claimed or changed meanwhile, and is
+			// not to be removed.
 			if _, err := s.Amend(ctx, over); err != nil {
 				return err
 			}
@@ -109,7 +113,8 @@ func sweepEvents(ctx context.Context, s punctual.Store, inspector punctual.Inspe
 	}
 }
 
-// hasAttempts reports whether a message has attempts left; a claim makes one without any dead, and does not drop it.
+// hasAttempts reports whether a message has attempts left; a claim makes one without any dead, and
+// does not drop it.
 func hasAttempts(m *punctual.Info, s *punctual.Settings) bool {
 	limit := m.MaxAttempts
 	if limit == 0 {

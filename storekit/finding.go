@@ -10,7 +10,8 @@ func Good(name, value string) Finding {
 	return Finding{Name: name, Value: value, Severity: SeverityGood}
 }
 
-// Warning returns a finding of SeverityWarning. The remedy says why the value matters and what to do.
+// Warning returns a finding of SeverityWarning. The remedy says why the value matters and what to
+// do.
 func Warning(name, value, remedy string) Finding {
 	return Finding{Name: name, Value: value, Severity: SeverityWarning, Remedy: remedy}
 }
@@ -20,9 +21,9 @@ func Bad(name, value, remedy string) Finding {
 	return Finding{Name: name, Value: value, Severity: SeverityBad, Remedy: remedy}
 }
 
-// ClockFindings says how a store's clock stands, for the Examiner of the store. The first finding, "store's clock", is a warning while the
-// clock is ahead by more than StepBeyond. The second one, "clock steps", tells of the last step, if there was one, and is a warning for a
-// day.
+// ClockFindings says how a store's clock stands, for the Examiner of the store. The first finding,
+// "store's clock", is a warning while the clock is ahead by more than StepBeyond. The second one,
+// "clock steps", tells of the last step, if there was one, and is a warning for a day.
 func ClockFindings(c ClockState) []Finding {
 	ntp := "check the time synchronization (NTP) of the " + c.Follows
 	found := []Finding{Good("store's clock", "not ahead of that of the "+c.Follows)}

@@ -17,8 +17,8 @@ func Outcomes() []punctual.Outcome {
 	return []punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCancelled, punctual.OutcomeExpired}
 }
 
-// CheckFinished returns q with the default Limit filled in, or an ErrInvalid that says what is wrong with the query. After is for
-// ParseFinishedPlace to check.
+// CheckFinished returns q with the default Limit filled in, or an ErrInvalid that says what is
+// wrong with the query. After is for ParseFinishedPlace to check.
 func CheckFinished(q punctual.FinishedQuery) (punctual.FinishedQuery, error) {
 	if err := CheckTopic(q.Topic); err != nil {
 		return q, err
@@ -43,9 +43,10 @@ func SelectsFinished(q *punctual.FinishedQuery, f *punctual.Finished) bool {
 	return !f.At.Before(q.From) && (q.To.IsZero() || f.At.Before(q.To)) && (q.Outcome == "" || q.Outcome == f.Outcome)
 }
 
-// FinishedSpan returns between which times, in Unix milliseconds, the KeptUntil of all records lies that q can select at the time
-// now: the first one and the last one, both included. KeptUntil is later than At, by limits.MaxFinishedRetention at most, whatever
-// FinishedRetention was when the message finished.
+// FinishedSpan returns between which times, in Unix milliseconds, the KeptUntil of all records lies
+// that q can select at the time now: the first one and the last one, both included. KeptUntil is
+// later than At, by limits.MaxFinishedRetention at most, whatever FinishedRetention was when the
+// message finished.
 func FinishedSpan(q *punctual.FinishedQuery, now int64) (first, last int64) {
 	first, last = now+1, math.MaxInt64
 	if !q.From.IsZero() {
@@ -57,8 +58,9 @@ func FinishedSpan(q *punctual.FinishedQuery, now int64) (first, last int64) {
 	return first, last
 }
 
-// FinishedPlace is where a record stands in a list of finished records. A place without ID stands before all records of its time.
-// The text of a place is a FinishedPage.Next, which says that all records up to that place have been read.
+// FinishedPlace is where a record stands in a list of finished records. A place without ID stands
+// before all records of its time. The text of a place is a FinishedPage.Next, which says that all
+// records up to that place have been read.
 type FinishedPlace struct {
 	Until int64 // KeptUntil in Unix milliseconds
 	ID    string
@@ -74,7 +76,8 @@ func (p FinishedPlace) Compare(o FinishedPlace) int {
 	return cmp.Or(cmp.Compare(p.Until, o.Until), strings.Compare(p.ID, o.ID))
 }
 
-// FinishedOrder returns the order in which q lists places: that of FinishedPlace.Compare, or the reverse.
+// FinishedOrder returns the order in which q lists places: that of FinishedPlace.Compare, or the
+// reverse.
 func FinishedOrder(q *punctual.FinishedQuery) func(p, o FinishedPlace) int {
 	if q.Descending {
 		return func(p, o FinishedPlace) int { return o.Compare(p) }
@@ -82,8 +85,8 @@ func FinishedOrder(q *punctual.FinishedQuery) func(p, o FinishedPlace) int {
 	return FinishedPlace.Compare
 }
 
-// FirstFinished sorts records as q lists them and returns the page that begins with the first of them. The caller gives it all
-// records that q selects from its cursor on.
+// FirstFinished sorts records as q lists them and returns the page that begins with the first of
+// them. The caller gives it all records that q selects from its cursor on.
 func FirstFinished(q *punctual.FinishedQuery, records []punctual.Finished) punctual.FinishedPage {
 	order := FinishedOrder(q)
 	slices.SortFunc(records, func(a, b punctual.Finished) int { return order(PlaceOfFinished(&a), PlaceOfFinished(&b)) })

@@ -24,8 +24,8 @@ func TestTrimError(t *testing.T) {
 	}
 }
 
-// TestTrimErrorCutsBetweenCharacters: wherever the cut falls, what is left of the text is whole characters, as many as
-// there is room for.
+// TestTrimErrorCutsBetweenCharacters: wherever the cut falls, what is left of the text is whole
+// characters, as many as there is room for.
 func TestTrimErrorCutsBetweenCharacters(t *testing.T) {
 	for _, char := range []string{"x", "é", "字", "😀"} {
 		for shift := range 4 {

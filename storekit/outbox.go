@@ -14,42 +14,47 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// A settlement stores its follow-ups in one atomic step, and some stores reach only the family of the message's topic in one
-// step (ReachFamily). A follow-up beyond that takes two steps. The settlement stores an envelope of it in the companion
-// T@out, which is within reach, so that the follow-up is stored if and only if the message is settled. Then a duty of package duty
-// or of a Worker forwards the follow-up: it pushes the follow-up to its own topic and acks the envelope.
+// A settlement stores its follow-ups in one atomic step, and some stores reach only the family of
+// the message's topic in one step (ReachFamily). A follow-up beyond that takes two steps. The
+// settlement stores an envelope of it in the companion T@out, which is within reach, so that the
+// follow-up is stored if and only if the message is settled. Then a duty of package duty or of a
+// Worker forwards the follow-up: it pushes the follow-up to its own topic and acks the envelope.
 //
 //	orders/A-17 acked --+-- one step --> orders@out/A-17~01KB3...  -- forwarded --> invoice/A-17~invoice
 //
-// The envelope has the body and the headers of the follow-up, and one header more, ForwardHeader, with all else. So a follow-up
-// that is forwarded may have a body as long as any other.
+// The envelope has the body and the headers of the follow-up, and one header more, ForwardHeader,
+// with all else. So a follow-up that is forwarded may have a body as long as any other.
 
-// OutTopic returns the topic of the envelopes of a topic and its companions: "orders@out" for "orders" and "orders@g.billing".
+// OutTopic returns the topic of the envelopes of a topic and its companions: "orders@out" for
+// "orders" and "orders@g.billing".
 func OutTopic(topic string) string {
 	parent, _ := Companion(topic)
 	return parent + "@out"
 }
 
-// A Reacher is a store that reaches only some follow-ups in one step with a settlement, and knows which. punctual.As finds it.
+// A Reacher is a store that reaches only some follow-ups in one step with a settlement, and knows
+// which. punctual.As finds it.
 type Reacher interface {
-	// Reaches reports whether the store can store the follow-up m in one step with a settlement of the message id of topic.
-	// Where m has no ID the store makes one within reach, so only its topic counts.
+	// Reaches reports whether the store can store the follow-up m in one step with a settlement of
+	// the message id of topic. Where m has no ID the store makes one within reach, so only its
+	// topic counts.
 	Reaches(ctx context.Context, topic, id string, m *punctual.NewMessage) (bool, error)
 }
 
-// ForwardHeader is the header of an envelope that says where its follow-up goes. Its value is JSON with the topic, the ID and all
-// else of the follow-up that the envelope does not have itself.
+// ForwardHeader is the header of an envelope that says where its follow-up goes. Its value is JSON
+// with the topic, the ID and all else of the follow-up that the envelope does not have itself.
 const ForwardHeader = "punctual-forward"
 
-// Settle is s.Settle for those who make settlements for others: a Worker and a server. In a store that reaches only a family it
-// puts the follow-ups that are beyond reach into envelopes. When the store has answered, Settle calls moved, if not nil, with the
-// number of envelopes for each such settlement that was made or may have been made. The store refuses a settlement that is
-// malformed, or whose envelopes are, as it refuses any other. To a store that reaches everywhere, or nothing, Settle passes the
-// settlements as they are. ss is not changed.
+// Settle is s.Settle for those who make settlements for others: a Worker and a server. In a store
+// that reaches only a family it puts the follow-ups that are beyond reach into envelopes. When the
+// store has answered, Settle calls moved, if not nil, with the number of envelopes for each such
+// settlement that was made or may have been made. The store refuses a settlement that is malformed,
+// or whose envelopes are, as it refuses any other. To a store that reaches everywhere, or nothing,
+// Settle passes the settlements as they are. ss is not changed.
 //
-// A store that is a Reacher is asked which follow-ups are within reach. Any other store of a family is asked to settle first.
-// Where its answer is ErrUnsupported, the settlement is made with every follow-up in an envelope that is not surely within
-// reach.
+// A store that is a Reacher is asked which follow-ups are within reach. Any other store of a family
+// is asked to settle first. Where its answer is ErrUnsupported, the settlement is made with every
+// follow-up in an envelope that is not surely within reach.
 func Settle(ctx context.Context, s punctual.Store, ss []punctual.Settlement, moved func(x *punctual.Settlement, envelopes int)) ([]error, error) {
 	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
 		return s.Settle(ctx, ss)
@@ -96,8 +101,8 @@ func (p *postman) settle(ctx context.Context, s punctual.Store, ss []punctual.Se
 	return answers, nil
 }
 
-// reachesFamily reports whether the store has refused a settlement with follow-ups because they are beyond its reach, and
-// reaches a family.
+// reachesFamily reports whether the store has refused a settlement with follow-ups because they are
+// beyond its reach, and reaches a family.
 func reachesFamily(ctx context.Context, s punctual.Store, ss []punctual.Settlement, answers []error) bool {
 	refused := func(x punctual.Settlement, err error) bool {
 		return len(x.Then) > 0 && errors.Is(err, punctual.ErrUnsupported)
@@ -115,7 +120,8 @@ func reachesFamily(ctx context.Context, s punctual.Store, ss []punctual.Settleme
 	return false
 }
 
-// surelyInReach reports whether a store of a family reaches m however many partitions the topic has.
+// surelyInReach reports whether a store of a family reaches m however many partitions the topic
+// has.
 func surelyInReach(x *punctual.Settlement, m *punctual.NewMessage) bool {
 	from, _ := Companion(x.Topic)
 	to, _ := Companion(m.Topic)
@@ -129,9 +135,10 @@ type postman struct {
 	envelopes []int
 }
 
-// pack returns ss with each follow-up that is not reached in an envelope. Where answers are given it changes only the settlements
-// that were refused with ErrUnsupported. A settlement that is malformed stays as it is, and so does a follow-up that goes to the
-// OutTopic itself, or whose times JSON cannot have.
+// pack returns ss with each follow-up that is not reached in an envelope. Where answers are given
+// it changes only the settlements that were refused with ErrUnsupported. A settlement that is
+// malformed stays as it is, and so does a follow-up that goes to the OutTopic itself, or whose
+// times JSON cannot have.
 func (p *postman) pack(ss []punctual.Settlement, answers []error, reached func(*punctual.Settlement, *punctual.NewMessage) bool) []punctual.Settlement {
 	ss = slices.Clone(ss)
 	for i := range ss {
@@ -181,14 +188,16 @@ type forward struct {
 	DropExpired bool              `json:"drop_expired,omitzero"`
 	IfExists    punctual.IfExists `json:"if_exists,omitzero"`
 	IfDue       time.Time         `json:"if_due,omitzero"`
-	// Header is the follow-up's own header of the name ForwardHeader, which the envelope cannot have beside its own.
+	// Header is the follow-up's own header of the name ForwardHeader, which the envelope cannot
+	// have beside its own.
 	Header *string `json:"header,omitzero"`
-	// Attributes is the block of Attributes, so that a further attribute travels without a further member.
+	// Attributes is the block of Attributes, so that a further attribute travels without a further
+	// member.
 	Attributes []byte `json:"attributes,omitzero"`
 }
 
-// envelope returns the message that carries m from a settlement of x to its topic. m gets its ID here, so that the envelope can
-// be forwarded twice and m is stored once.
+// envelope returns the message that carries m from a settlement of x to its topic. m gets its ID
+// here, so that the envelope can be forwarded twice and m is stored once.
 func (p *postman) envelope(x *punctual.Settlement, m *punctual.NewMessage) (punctual.NewMessage, error) {
 	f := forward{
 		Topic: m.Topic, ID: m.ID, Due: ceilTime(m.Due), Delay: m.Delay, MaxAttempts: m.MaxAttempts, ExpireAfter: m.ExpireAfter,
@@ -222,8 +231,9 @@ func ceilTime(t time.Time) time.Time {
 	return FromMillis(CeilMillis(t))
 }
 
-// Forwarded returns the follow-up in an envelope, or an ErrInvalid if m is none. Its due time is absolute: a delay counts from
-// when the envelope was stored, which is when the message was settled.
+// Forwarded returns the follow-up in an envelope, or an ErrInvalid if m is none. Its due time is
+// absolute: a delay counts from when the envelope was stored, which is when the message was
+// settled.
 func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	var f forward
 	if err := json.Unmarshal([]byte(m.Headers[ForwardHeader]), &f); err != nil {
@@ -263,7 +273,8 @@ func Forwarded(m *punctual.Message) (punctual.NewMessage, error) {
 	return n, nil
 }
 
-// envelopeIDs makes IDs for the envelopes of a call and their follow-ups. Every copy of a call with a key makes the same ones.
+// envelopeIDs makes IDs for the envelopes of a call and their follow-ups. Every copy of a call with
+// a key makes the same ones.
 type envelopeIDs struct {
 	key  string
 	made int
@@ -285,8 +296,8 @@ func (ids *envelopeIDs) next() string {
 	return IDOfKey(ids.key, ids.made)
 }
 
-// nextRequest returns the context of a second call that belongs to the call of ctx. Its key follows from that of the first, so
-// that a copy of the whole finds the answers of both.
+// nextRequest returns the context of a second call that belongs to the call of ctx. Its key follows
+// from that of the first, so that a copy of the whole finds the answers of both.
 func nextRequest(ctx context.Context) context.Context {
 	r, ok := RequestOf(ctx)
 	if !ok {

@@ -72,8 +72,8 @@ func (o *outbox) envelopes() []punctual.Message {
 	return ms
 }
 
-// TestSettleForwardsWhatIsBeyondReach: an envelope has all of the follow-up that it carries, and the due time of the follow-up does
-// not depend on when it is taken out of the envelope.
+// TestSettleForwardsWhatIsBeyondReach: an envelope has all of the follow-up that it carries, and
+// the due time of the follow-up does not depend on when it is taken out of the envelope.
 func TestSettleForwardsWhatIsBeyondReach(t *testing.T) {
 	at := time.Date(2027, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	whole := punctual.NewMessage{
@@ -117,7 +117,8 @@ func TestSettleForwardsWhatIsBeyondReach(t *testing.T) {
 	}
 }
 
-// TestSettleMovesNoMoreThanNeeded: what is within reach goes its direct way, and so does all in a store that reaches everything.
+// TestSettleMovesNoMoreThanNeeded: what is within reach goes its direct way, and so does all in a
+// store that reaches everything.
 func TestSettleMovesNoMoreThanNeeded(t *testing.T) {
 	home := []punctual.NewMessage{{Topic: "pay", ID: "A-17"}, {Topic: "pay@note", ID: "A-17~n"}, {Topic: "pay@g.x"}, {Topic: "pay"}}
 	for _, silent := range []bool{false, true} {
@@ -140,7 +141,8 @@ func TestSettleMovesNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
-// TestSettleTellsOnlyOfWhatIsMoved: a settlement that the store refuses, or a call that does nothing, has moved no follow-up.
+// TestSettleTellsOnlyOfWhatIsMoved: a settlement that the store refuses, or a call that does
+// nothing, has moved no follow-up.
 func TestSettleTellsOnlyOfWhatIsMoved(t *testing.T) {
 	invoice := punctual.NewMessage{Topic: "invoice"}
 	for _, silent := range []bool{false, true} {
@@ -164,8 +166,8 @@ func TestSettleTellsOnlyOfWhatIsMoved(t *testing.T) {
 	}
 }
 
-// TestSettleRefusesWhatIsMalformed: a follow-up that can never be pushed is refused with the settlement and not when it is forwarded, and
-// the lease stays.
+// TestSettleRefusesWhatIsMalformed: a follow-up that can never be pushed is refused with the
+// settlement and not when it is forwarded, and the lease stays.
 func TestSettleRefusesWhatIsMalformed(t *testing.T) {
 	for name, m := range map[string]punctual.NewMessage{
 		"topic":    {Topic: "no topic"},
@@ -186,7 +188,8 @@ func TestSettleRefusesWhatIsMalformed(t *testing.T) {
 	}
 }
 
-// TestSettleOfACopy: a copy of a call makes the same envelopes, whichever process makes it, so that the store recognizes it.
+// TestSettleOfACopy: a copy of a call makes the same envelopes, whichever process makes it, so that
+// the store recognizes it.
 func TestSettleOfACopy(t *testing.T) {
 	var made [][]punctual.NewMessage
 	for range 2 {

@@ -11,8 +11,9 @@ import (
 
 // CanSet are the things that not every store can do and that a setting may need.
 type CanSet struct {
-	// Partitions is the most partitions of a topic in the store, 1 if it cannot divide topics. ApplySettings does not know whether
-	// the topic exists, so a store that can divide topics has to refuse other partitions for a topic that exists.
+	// Partitions is the most partitions of a topic in the store, 1 if it cannot divide topics.
+	// ApplySettings does not know whether the topic exists, so a store that can divide topics has
+	// to refuse other partitions for a topic that exists.
 	Partitions int
 	// KeepsFinished tells that the store is a punctual.FinishedKeeper.
 	KeepsFinished bool
@@ -20,15 +21,15 @@ type CanSet struct {
 	Emits bool
 }
 
-// AllAbilities returns the abilities of a store that can do everything. With them ApplySettings checks settings before it is
-// known which store they are for.
+// AllAbilities returns the abilities of a store that can do everything. With them ApplySettings
+// checks settings before it is known which store they are for.
 func AllAbilities() CanSet {
 	return CanSet{Partitions: limits.MaxPartitions, KeepsFinished: true, Emits: true}
 }
 
-// ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid that names the setting and says
-// which values are. A setting that a store with the abilities can cannot have is an ErrUnsupported. If s has another setting than p.If
-// says it is an ErrChanged.
+// ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid
+// that names the setting and says which values are. A setting that a store with the abilities can
+// cannot have is an ErrUnsupported. If s has another setting than p.If says it is an ErrChanged.
 func ApplySettings(s punctual.Settings, p punctual.SettingsPatch, can CanSet) (punctual.Settings, error) {
 	was := s
 	for _, row := range settings.Table {

@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// BenchmarkDecodeSettings measures how long a store needs to decode the settings of a topic, as it does for each topic of a survey.
+// BenchmarkDecodeSettings measures how long a store needs to decode the settings of a topic, as it
+// does for each topic of a survey.
 func BenchmarkDecodeSettings(b *testing.B) {
 	all := punctual.Settings{
 		Lease: time.Minute, MaxAttempts: 7, Backoff: punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute, time.Hour}},

@@ -12,12 +12,14 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// EncodeSettings returns s as the JSON that stores keep, which docs/format.md describes. A store may keep columns or fields
-// instead. A value that JSON cannot have, such as a jitter that is not a number, is an ErrInvalid.
+// EncodeSettings returns s as the JSON that stores keep, which docs/format.md describes. A store
+// may keep columns or fields instead. A value that JSON cannot have, such as a jitter that is not a
+// number, is an ErrInvalid.
 //
-// Settings stay readable for other releases by these rules. The name and the form of a setting never change. A setting that is
-// missing has its default. A setting that was added in a later release is left out while it has its default, so that older
-// programs can read the settings until somebody changes it.
+// Settings stay readable for other releases by these rules. The name and the form of a setting
+// never change. A setting that is missing has its default. A setting that was added in a later
+// release is left out while it has its default, so that older programs can read the settings until
+// somebody changes it.
 func EncodeSettings(s punctual.Settings) ([]byte, error) {
 	text := []byte{'{'}
 	for _, row := range settings.Table {
@@ -37,9 +39,10 @@ func EncodeSettings(s punctual.Settings) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// DecodeSettings is the inverse of EncodeSettings. A text that cannot be read, or that breaks the rules of ApplySettings, is an
-// ErrCorrupt. A setting that this program does not know is otherwise an ErrUnsupported, because this program would lose it with
-// the next change. A store that decodes settings often uses a SettingsReader.
+// DecodeSettings is the inverse of EncodeSettings. A text that cannot be read, or that breaks the
+// rules of ApplySettings, is an ErrCorrupt. A setting that this program does not know is otherwise
+// an ErrUnsupported, because this program would lose it with the next change. A store that decodes
+// settings often uses a SettingsReader.
 func DecodeSettings(text []byte) (punctual.Settings, error) {
 	s, newer, err := decodeSettings(text)
 	switch {
@@ -51,7 +54,8 @@ func DecodeSettings(text []byte) (punctual.Settings, error) {
 	return s, nil
 }
 
-// decodeSettings returns the settings in text. newer says what a newer program has added to them, err what is damaged.
+// decodeSettings returns the settings in text. newer says what a newer program has added to them,
+// err what is damaged.
 func decodeSettings(text []byte) (s punctual.Settings, newer, err error) {
 	s = punctual.DefaultSettings()
 	var members map[string]json.RawMessage
@@ -79,15 +83,16 @@ func decodeSettings(text []byte) (s punctual.Settings, newer, err error) {
 	return s, newer, checkSettings(&s)
 }
 
-// SettingsReader decodes settings as DecodeSettings does, and keeps the results by their text, because most topics of a store
-// have the same settings and decoding is slow. Its zero value is ready. It is safe for concurrent use.
+// SettingsReader decodes settings as DecodeSettings does, and keeps the results by their text,
+// because most topics of a store have the same settings and decoding is slow. Its zero value is
+// ready. It is safe for concurrent use.
 type SettingsReader struct {
 	mu    sync.RWMutex
 	known map[string]punctual.Settings
 }
 
-// A SettingsReader keeps the settings of at most maxKnownSettings texts with at most maxKnownSettingsBytes each, a megabyte of
-// texts in all. When it is full it drops them all.
+// A SettingsReader keeps the settings of at most maxKnownSettings texts with at most
+// maxKnownSettingsBytes each, a megabyte of texts in all. When it is full it drops them all.
 const (
 	maxKnownSettings      = 1000
 	maxKnownSettingsBytes = 1000

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// TestGoldenSettings: settings are encoded as the golden files have them, and every golden file can be decoded.
+// TestGoldenSettings: settings are encoded as the golden files have them, and every golden file can
+// be decoded.
 func TestGoldenSettings(t *testing.T) {
 	for file, change := range map[string]func(s *punctual.Settings){
 		"testdata/settings-default.json": func(*punctual.Settings) {},
@@ -87,8 +88,8 @@ func TestDecodeSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsReader: a text that was decoded before gives the same settings again, each caller gets a copy of its own, and no
-// text gives the settings of another.
+// TestSettingsReader: a text that was decoded before gives the same settings again, each caller
+// gets a copy of its own, and no text gives the settings of another.
 func TestSettingsReader(t *testing.T) {
 	var r SettingsReader
 	set := punctual.DefaultSettings()
@@ -126,7 +127,8 @@ func TestSettingsReader(t *testing.T) {
 	}
 }
 
-// TestSettingsReaderAtOnce: many goroutines may decode with one reader, also while it drops what it keeps.
+// TestSettingsReaderAtOnce: many goroutines may decode with one reader, also while it drops what it
+// keeps.
 func TestSettingsReaderAtOnce(t *testing.T) {
 	var r SettingsReader
 	var readers sync.WaitGroup

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// StepRule tells when a store's clock steps back (P8): when it has been ahead of the clock that it follows by more than StepBeyond at
-// every reading for StepAfter on end. Corrections of a clock that is kept right are smaller than StepBeyond, and a clock that was wrong
-// for a moment, such as that of a machine which resumes, is right again before StepAfter is over. The zero StepRule has no reading.
+// StepRule tells when a store's clock steps back (P8): when it has been ahead of the clock that it
+// follows by more than StepBeyond at every reading for StepAfter on end. Corrections of a clock
+// that is kept right are smaller than StepBeyond, and a clock that was wrong for a moment, such as
+// that of a machine which resumes, is right again before StepAfter is over. The zero StepRule has
+// no reading.
 type StepRule struct {
 	read   time.Time     // when the last reading was
 	far    bool          // the last reading had the store's clock ahead by more than StepBeyond
@@ -20,8 +22,9 @@ const (
 	StepAfter  = 5 * time.Second
 )
 
-// Due takes in a reading that was made at a local time and has the store's clock ahead by so much, and reports whether that clock is to
-// step. While a local clock runs backwards, as that of a test does, no time passes.
+// Due takes in a reading that was made at a local time and has the store's clock ahead by so much,
+// and reports whether that clock is to step. While a local clock runs backwards, as that of a test
+// does, no time passes.
 func (r *StepRule) Due(at time.Time, ahead time.Duration) bool {
 	far := ahead > StepBeyond
 	if far && r.far {
@@ -33,11 +36,12 @@ func (r *StepRule) Due(at time.Time, ahead time.Duration) bool {
 	return far && r.farFor >= StepAfter
 }
 
-// SteadyClock is a clock that never runs backwards (P8) but for a step, made from a source that somebody may set back. When the
-// source is set back, the SteadyClock goes on at half the speed of elapsed time until the source has caught up. For example, after
-// a step of 1 s back it agrees with the source again after 2 s. If it stood still instead, all deliveries would stop for the length
-// of the step; at full speed it would stay ahead for ever. When it stays far ahead (StepRule), StepDue says so, and the owner of the
-// clock calls Step. It is safe for concurrent use.
+// SteadyClock is a clock that never runs backwards (P8) but for a step, made from a source that
+// somebody may set back. When the source is set back, the SteadyClock goes on at half the speed of
+// elapsed time until the source has caught up. For example, after a step of 1 s back it agrees with
+// the source again after 2 s. If it stood still instead, all deliveries would stop for the length
+// of the step; at full speed it would stay ahead for ever. When it stays far ahead (StepRule),
+// StepDue says so, and the owner of the clock calls Step. It is safe for concurrent use.
 type SteadyClock struct {
 	source Clock
 
@@ -50,8 +54,9 @@ type SteadyClock struct {
 	state ClockState // guarded by mu: Steps and Last
 }
 
-// NewSteadyClock returns a clock that starts at the time of the source, or at passed if that is later. passed is the latest time
-// that a store has recorded, so that its clock does not run backwards when it is opened again.
+// NewSteadyClock returns a clock that starts at the time of the source, or at passed if that is
+// later. passed is the latest time that a store has recorded, so that its clock does not run
+// backwards when it is opened again.
 func NewSteadyClock(source Clock, passed time.Time) *SteadyClock {
 	return &SteadyClock{source: source, read: source.Now(), last: passed.Round(0)}
 }
@@ -84,15 +89,17 @@ func (c *SteadyClock) readSource() time.Time {
 	return t
 }
 
-// StepDue reports whether the clock has been so far ahead of its source for so long, at the readings until now, that it is to step.
+// StepDue reports whether the clock has been so far ahead of its source for so long, at the
+// readings until now, that it is to step.
 func (c *SteadyClock) StepDue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.due
 }
 
-// Step steps the clock back to its source and returns the step. It returns false if the clock is not ahead. The caller sees to it
-// that what was decided by the time before is not carried out after the step.
+// Step steps the clock back to its source and returns the step. It returns false if the clock is
+// not ahead. The caller sees to it that what was decided by the time before is not carried out
+// after the step.
 func (c *SteadyClock) Step() (s ClockStep, stepped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,11 +123,12 @@ func (c *SteadyClock) State() ClockState {
 	return s
 }
 
-// After is Clock.After with a wait of at most limit. When somebody sets the source meanwhile, the wait may end too early, or up
-// to limit too late, so callers read the clock again when it ends.
+// After is Clock.After with a wait of at most limit. When somebody sets the source meanwhile, the
+// wait may end too early, or up to limit too late, so callers read the clock again when it ends.
 func (c *SteadyClock) After(t time.Time, limit time.Duration) (<-chan time.Time, func()) {
 	now, source := c.Read()
-	// After its source was set back the clock needs twice the time, but it never falls behind the source.
+	// After its source was set back the clock needs twice the time, but it never falls behind the
+	// source.
 	wait, way := t.Sub(source), t.Sub(now)
 	if way < wait/2 {
 		wait = 2 * way

@@ -126,7 +126,8 @@ func TestStepRule(t *testing.T) {
 	}
 }
 
-// TestSteadyClockSteps: the clock goes by StepRule, and steps to its source. A step begins the rule anew.
+// TestSteadyClockSteps: the clock goes by StepRule, and steps to its source. A step begins the rule
+// anew.
 func TestSteadyClockSteps(t *testing.T) {
 	source := NewManualClock(clockStart)
 	c := NewSteadyClock(source, source.Now())

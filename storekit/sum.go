@@ -12,8 +12,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Sum is a hash of the content of a call, which is all its arguments except its Request. A [Repeater] keeps it with the answer,
-// so that it recognizes another call that comes with the same key. A call has the same Sum in all processes.
+// Sum is a hash of the content of a call, which is all its arguments except its Request. A
+// [Repeater] keeps it with the answer, so that it recognizes another call that comes with the same
+// key. A call has the same Sum in all processes.
 type Sum [8]byte
 
 func sumOf(content func(hash.Hash)) (s Sum) {
@@ -26,7 +27,8 @@ func sumOf(content func(hash.Hash)) (s Sum) {
 // SumOfPush returns the Sum of a Push.
 func SumOfPush(ms []punctual.NewMessage) Sum { return sumOf(func(h hash.Hash) { HashPush(h, ms) }) }
 
-// HashPush writes the content of a Push to the hash to, for a store that compares calls by another hash than Sum.
+// HashPush writes the content of a Push to the hash to, for a store that compares calls by another
+// hash than Sum.
 func HashPush(to hash.Hash, ms []punctual.NewMessage) {
 	h := newSummer(to, "push", len(ms))
 	for i := range ms {
@@ -65,8 +67,8 @@ func HashSettle(to hash.Hash, ss []punctual.Settlement) {
 		h.number(int64(s.Verb))
 		h.number(int64(s.Delay))
 		h.text(s.Error)
-		// What follows is written only where it is set, because most settlements have none of it. The words before it keep the
-		// bytes of two calls apart.
+		// What follows is written only where it is set, because most settlements have none of it.
+		// The words before it keep the bytes of two calls apart.
 		if !s.Due.IsZero() {
 			h.text("due")
 			h.at(s.Due)
@@ -100,8 +102,9 @@ func HashAmend(to hash.Hash, as []punctual.Amendment) {
 	_ = h.Flush()
 }
 
-// summer writes the fields of a call to a hash, each with its length or in a fixed size, so that neighbouring fields do not run
-// together. Its buffer joins the fields, most of which are short, into longer writes.
+// summer writes the fields of a call to a hash, each with its length or in a fixed size, so that
+// neighbouring fields do not run together. Its buffer joins the fields, most of which are short,
+// into longer writes.
 type summer struct{ *bufio.Writer }
 
 func newSummer(to hash.Hash, call string, items int) summer {

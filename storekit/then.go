@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// CheckThen returns what is wrong with the follow-ups of a settlement, an ErrInvalid or ErrTooLarge, or nil. maxBody is the
-// greatest length of a body that the store accepts, in bytes. A settlement without follow-ups passes.
+// CheckThen returns what is wrong with the follow-ups of a settlement, an ErrInvalid or
+// ErrTooLarge, or nil. maxBody is the greatest length of a body that the store accepts, in bytes. A
+// settlement without follow-ups passes.
 func CheckThen(x *punctual.Settlement, maxBody int) error {
 	if len(x.Then) == 0 {
 		return nil
@@ -69,14 +70,17 @@ func sizeOfHeaders(h map[string]string) int {
 	return n
 }
 
-// AfterHeader is the header that a Worker and a server give to follow-ups (SetAfter), so that people see what a message came from.
-// Its value names the settled message: the topic, in which "/" is written as "%2F", then "/" and the ID, such as orders/A-17.
+// AfterHeader is the header that a Worker and a server give to follow-ups (SetAfter), so that
+// people see what a message came from. Its value names the settled message: the topic, in which "/"
+// is written as "%2F", then "/" and the ID, such as orders/A-17.
 const AfterHeader = "punctual-after"
 
-// SetAfter gives the follow-ups of x the AfterHeader, in place of one that they have. x.Then becomes a new slice, and the maps of
-// headers are copied before they change. A follow-up keeps its headers as they are where the header would take it beyond
-// limits.MaxHeaderBytes, or all of them beyond limits.MaxThenBytes, because a note for people must not have the settlement refused.
-// The copies for the groups of the message's topic keep their headers as well, because they are the message.
+// SetAfter gives the follow-ups of x the AfterHeader, in place of one that they have. x.Then
+// becomes a new slice, and the maps of headers are copied before they change. A follow-up keeps its
+// headers as they are where the header would take it beyond limits.MaxHeaderBytes, or all of them
+// beyond limits.MaxThenBytes, because a note for people must not have the settlement refused. The
+// copies for the groups of the message's topic keep their headers as well, because they are the
+// message.
 func SetAfter(x *punctual.Settlement) {
 	if len(x.Then) == 0 {
 		return
@@ -108,15 +112,16 @@ func SetAfter(x *punctual.Settlement) {
 
 func afterValue(topic, id string) string { return strings.ReplaceAll(topic, "/", "%2F") + "/" + id }
 
-// ParseAfter returns the topic and the ID that the value of an AfterHeader names. ok is false if the value names no message, since a
-// client may push any header.
+// ParseAfter returns the topic and the ID that the value of an AfterHeader names. ok is false if
+// the value names no message, since a client may push any header.
 func ParseAfter(value string) (topic, id string, ok bool) {
 	topic, id, _ = strings.Cut(value, "/")
 	topic = strings.ReplaceAll(topic, "%2F", "/")
 	return topic, id, CheckTopic(topic) == nil && CheckID(id) == nil
 }
 
-// FollowUpError returns the error of a settlement whose i-th follow-up, from 0, is refused with err. The text numbers them from 1.
+// FollowUpError returns the error of a settlement whose i-th follow-up, from 0, is refused with
+// err. The text numbers them from 1.
 func FollowUpError(i int, err error) error {
 	return fmt.Errorf("follow-up %d: %w", i+1, err)
 }

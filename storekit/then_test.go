@@ -86,7 +86,8 @@ func TestCompanion(t *testing.T) {
 	}
 }
 
-// A follow-up says which message it came from, also when topic and ID contain what the header separates them by.
+// A follow-up says which message it came from, also when topic and ID contain what the header
+// separates them by.
 func TestAfterHeader(t *testing.T) {
 	for _, c := range []struct{ topic, id, value string }{
 		{"orders", "A-17", "orders/A-17"},

@@ -61,7 +61,8 @@ func cancelEverywhere(s *harness) {
 	})
 }
 
-// saysDead checks that the error of an amendment says of a dead message that it is dead, and of no other message.
+// saysDead checks that the error of an amendment says of a dead message that it is dead, and of no
+// other message.
 func (s *harness) saysDead(o punctual.Amended, at situation) {
 	s.Helper()
 	if o.Err != nil && strings.Contains(o.Err.Error(), "it is dead; requeue it, or delete it") != (at.state == punctual.StateDead) {
@@ -69,7 +70,8 @@ func (s *harness) saysDead(o punctual.Amended, at situation) {
 	}
 }
 
-// orNotFound returns the answer that want has for the situation, or ErrNotFound if want does not name the situation.
+// orNotFound returns the answer that want has for the situation, or ErrNotFound if want does not
+// name the situation.
 func orNotFound(want map[string]error, at situation) error {
 	if err, named := want[at.name]; named {
 		return err
@@ -101,8 +103,8 @@ func cancelHolds(s *harness) {
 	}
 }
 
-// cancelThenSettle: an ack and a discard end the message as without the cancel. The verbs that would give the message back end it
-// and return ErrCancelled. No attempt follows any of them.
+// cancelThenSettle: an ack and a discard end the message as without the cancel. The verbs that
+// would give the message back end it and return ErrCancelled. No attempt follows any of them.
 func cancelThenSettle(s *harness) {
 	for i, v := range Verbs() {
 		if v == punctual.SettleExtend {
@@ -162,8 +164,8 @@ func cancelThenTouched(s *harness) {
 	}
 }
 
-// cancelThenRescheduled: once the lease has run out a reschedule ends the message and returns ErrNotFound. Afterwards the token is
-// stale, and the ID is free.
+// cancelThenRescheduled: once the lease has run out a reschedule ends the message and returns
+// ErrNotFound. Afterwards the token is stale, and the ID is free.
 func cancelThenRescheduled(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.clock.Set(d.LeaseUntil)
@@ -173,7 +175,8 @@ func cancelThenRescheduled(s *harness) {
 	s.wantPush(s.try(order(x, 0)), punctual.PushStored, "cancelled, and ended by a reschedule")
 }
 
-// cancelThenLate: the holder's token stays the current one when the lease has run out, so that an ack or a discard still succeeds.
+// cancelThenLate: the holder's token stays the current one when the lease has run out, so that an
+// ack or a discard still succeeds.
 func cancelThenLate(s *harness) {
 	for _, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleDiscard} {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -427,8 +430,9 @@ func (s *harness) wantEmpty(topic, when string) {
 	}
 }
 
-// deleteTraceless: the ID of a deleted message is free at once, and no finished record of it is kept, whatever topic and message ask for.
-// The record of an earlier message with the ID stays. An ID that is remembered stays remembered: there is no message to be deleted.
+// deleteTraceless: the ID of a deleted message is free at once, and no finished record of it is
+// kept, whatever topic and message ask for. The record of an earlier message with the ID stays. An
+// ID that is remembered stays remembered: there is no message to be deleted.
 func deleteTraceless(s *harness) {
 	s.inspector()
 	s.eachSituation(func(s *harness, at situation, _ punctual.Delivery) {
@@ -576,8 +580,9 @@ func amendMalformed(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// amendBeyond: an amendment whose delay leads beyond limits.MaxDue is ErrInvalid, whatever there is to change. A settlement is judged in
-// another order: a token that is not current, and then a cancel under the lease, count before a due time beyond limits.MaxDue.
+// amendBeyond: an amendment whose delay leads beyond limits.MaxDue is ErrInvalid, whatever there is
+// to change. A settlement is judged in another order: a token that is not current, and then a
+// cancel under the lease, count before a due time beyond limits.MaxDue.
 func amendBeyond(s *harness) {
 	for _, at := range situations() {
 		t := newHarness(s.T, s.promise, s.opener)

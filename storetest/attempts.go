@@ -62,8 +62,8 @@ func attemptsRetried(s *harness) {
 	}
 }
 
-// wantHistory checks that a message has had n attempts, and one failure for each, the oldest first. text returns the error of
-// attempt i, counted from 0.
+// wantHistory checks that a message has had n attempts, and one failure for each, the oldest first.
+// text returns the error of attempt i, counted from 0.
 func (s *harness) wantHistory(info punctual.Info, n int, text func(i int) string) {
 	s.Helper()
 	if info.Attempt != n || len(info.Failures) != n {
@@ -119,7 +119,8 @@ func attemptsOverride(s *harness) {
 	}
 }
 
-// deliveries claims from orders n times, retries at once what it gets, and returns how often each ID was delivered.
+// deliveries claims from orders n times, retries at once what it gets, and returns how often each
+// ID was delivered.
 func (s *harness) deliveries(n int) map[string]int {
 	s.Helper()
 	got := make(map[string]int)
@@ -156,7 +157,8 @@ func attemptsLimitChanged(s *harness) {
 	s.wantDead(orders, "y", punctual.ReasonAttemptsUsedUp)
 }
 
-// attemptsDeadInBetween: messages that a claim ends instead of delivering them do not count towards Claim.Max.
+// attemptsDeadInBetween: messages that a claim ends instead of delivering them do not count towards
+// Claim.Max.
 func attemptsDeadInBetween(s *harness) {
 	for i := range 20 {
 		s.push(punctual.NewMessage{Topic: orders, ID: fmt.Sprint("poison", i), MaxAttempts: 1})
@@ -199,8 +201,8 @@ func attemptsHistory(s *harness) {
 	}
 }
 
-// attemptsReason: a claim ends a message that it may not deliver for the first reason that holds. The reasons are, in
-// this order, a cancel under its last lease, attempts used up, and the expiry.
+// attemptsReason: a claim ends a message that it may not deliver for the first reason that holds.
+// The reasons are, in this order, a cancel under its last lease, attempts used up, and the expiry.
 func attemptsReason(s *harness) {
 	for _, drop := range []bool{false, true} {
 		t := newHarness(s.T, s.promise, s.opener)

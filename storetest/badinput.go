@@ -27,7 +27,8 @@ func badInputCases() []testCase {
 	}
 }
 
-// refused pushes a malformed message, which must be refused with want, and the error must be definite.
+// refused pushes a malformed message, which must be refused with want, and the error must be
+// definite.
 func (s *harness) refused(m punctual.NewMessage, want error, what string) {
 	s.Helper()
 	r := s.try(m)
@@ -166,8 +167,9 @@ func badUnknown(s *harness) {
 	s.wantState(orders, x, punctual.StateScheduled)
 }
 
-// badContext: a call whose context has ended returns the error of the context, which is definite, and changes nothing. Group contract
-// checks, with malformed and with empty calls, that this error comes before those of the call.
+// badContext: a call whose context has ended returns the error of the context, which is definite,
+// and changes nothing. Group contract checks, with malformed and with empty calls, that this error
+// comes before those of the call.
 func badContext(s *harness) {
 	ended, end := context.WithCancelCause(s.ctx)
 	end(errors.New("the user left")) // the error must be context.Canceled all the same, and not this cause

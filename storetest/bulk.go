@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual/bulk"
 )
 
-// bulkCases: does a bulk shift, which Queue makes of List and Amend, move each message once although time passes meanwhile?
+// bulkCases: does a bulk shift, which Queue makes of List and Amend, move each message once
+// although time passes meanwhile?
 func bulkCases() []testCase {
 	return []testCase{
 		{"a shift while time passes", p13, func(s *harness) { s.shiftAll(false) }},
@@ -18,7 +19,8 @@ func bulkCases() []testCase {
 	}
 }
 
-// shiftAll shifts messages of each state that a shift may name, later and earlier, by less and by more than the time that passes.
+// shiftAll shifts messages of each state that a shift may name, later and earlier, by less and by
+// more than the time that passes.
 func (s *harness) shiftAll(stop bool) {
 	s.inspector()
 	n, stopped := 0, 0
@@ -35,10 +37,11 @@ func (s *harness) shiftAll(stop bool) {
 	}
 }
 
-// shift shifts 24 messages, each due 5 s after the one before, half of which are ready. 7 s pass before each part of the bulk is
-// sent, so that messages which are scheduled when the bulk begins are ready before it reaches them, and messages that it has moved
-// are ready before it ends. With stop the first call ends before its second part, and the next one comes two minutes later.
-// It reports whether a call was stopped.
+// shift shifts 24 messages, each due 5 s after the one before, half of which are ready. 7 s pass
+// before each part of the bulk is sent, so that messages which are scheduled when the bulk begins
+// are ready before it reaches them, and messages that it has moved are ready before it ends. With
+// stop the first call ends before its second part, and the next one comes two minutes later. It
+// reports whether a call was stopped.
 func (s *harness) shift(topic string, state punctual.State, by time.Duration, stop bool) (stopped bool) {
 	s.Helper()
 	begin := s.now()

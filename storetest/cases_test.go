@@ -18,8 +18,8 @@ import (
 
 // The tests of this file show that the cases fail on stores with a bug, and pass on right ones.
 
-// openMutant returns an opener of stores with the bug. Its waitLimit is short, so that a case soon takes a claim that does not
-// return for a hang.
+// openMutant returns an opener of stores with the bug. Its waitLimit is short, so that a case soon
+// takes a claim that does not return for a hang.
 func openMutant(b mutants.Bug) opener {
 	return opener{waitLimit: 100 * time.Millisecond, open: b.Open}
 }
@@ -55,8 +55,9 @@ func TestSuiteKillsMutants(t *testing.T) {
 	}
 }
 
-// plain is memstore with Inspector as its only optional interface, so it shows no finished records and tells of no events. It refuses
-// the settings for both with ErrUnsupported, but if lossy is set it accepts FinishedRetention.
+// plain is memstore with Inspector as its only optional interface, so it shows no finished records
+// and tells of no events. It refuses the settings for both with ErrUnsupported, but if lossy is set
+// it accepts FinishedRetention.
 type plain struct {
 	punctual.Store
 	punctual.Inspector
@@ -74,8 +75,8 @@ func (p plain) Configure(ctx context.Context, topic string, patch punctual.Setti
 	return p.Inspector.Configure(ctx, topic, patch)
 }
 
-// TestStoreWithoutRecords shows that a store without finished records passes the groups finished, topics and close, and that one
-// fails which accepts FinishedRetention all the same.
+// TestStoreWithoutRecords shows that a store without finished records passes the groups finished,
+// topics and close, and that one fails which accepts FinishedRetention all the same.
 func TestStoreWithoutRecords(t *testing.T) {
 	for _, lossy := range []bool{false, true} {
 		failed := 0
@@ -101,8 +102,8 @@ func TestStoreWithoutRecords(t *testing.T) {
 	}
 }
 
-// TestRecorderPassesTheRightStore shows that a mutant fails because of its bug, not because of the way in
-// which the cases are run here.
+// TestRecorderPassesTheRightStore shows that a mutant fails because of its bug, not because of the
+// way in which the cases are run here.
 func TestRecorderPassesTheRightStore(t *testing.T) {
 	var right mutants.Bug
 	for _, g := range groups() {
@@ -119,7 +120,8 @@ func TestRecorderPassesTheRightStore(t *testing.T) {
 // bare is a store without any optional interface.
 type bare struct{ punctual.Store }
 
-// Settle refuses follow-ups, because a store that is no storekit.AbilityReporter is taken to store none.
+// Settle refuses follow-ups, because a store that is no storekit.AbilityReporter is taken to store
+// none.
 func (b bare) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	if !slices.ContainsFunc(ss, func(x punctual.Settlement) bool { return len(x.Then) > 0 }) {
 		return b.Store.Settle(ctx, ss)

@@ -126,7 +126,8 @@ func claimMax(s *harness) {
 	}
 }
 
-// claimPerTopic: with PerTopic a topic with a backlog leaves room in a claim for the topics named after it.
+// claimPerTopic: with PerTopic a topic with a backlog leaves room in a claim for the topics named
+// after it.
 func claimPerTopic(s *harness) {
 	for i := range 10 {
 		s.push(order(fmt.Sprint(i), 0))
@@ -255,9 +256,9 @@ func claimFineLease(s *harness) {
 	}
 }
 
-// claimSlow: the clock goes on by an hour after one of the readings of a claim, as it does for a process that was suspended.
-// What the claim returns is still leased at the time that the claim read last. If it returns nothing, it has used up no
-// attempt.
+// claimSlow: the clock goes on by an hour after one of the readings of a claim, as it does for a
+// process that was suspended. What the claim returns is still leased at the time that the claim
+// read last. If it returns nothing, it has used up no attempt.
 func claimSlow(s *harness) {
 	if s.opener.elsewhere {
 		s.Skipf("skipped: the case cannot tell which readings of the clock are the claim's own")
@@ -288,8 +289,9 @@ func claimSlow(s *harness) {
 	}
 }
 
-// jumpingClock stands still, but for one jump to an hour later. The jump wakes nobody who waits. Only readings in the goroutine of
-// claimSlow count, because those in the store's own goroutines say nothing of what the claim knows.
+// jumpingClock stands still, but for one jump to an hour later. The jump wakes nobody who waits.
+// Only readings in the goroutine of claimSlow count, because those in the store's own goroutines
+// say nothing of what the claim knows.
 type jumpingClock struct {
 	storekit.Clock
 
@@ -314,7 +316,8 @@ func (c *jumpingClock) Now() time.Time {
 	return now
 }
 
-// calledBy reports whether the function of this package with the given name is on the stack of the calling goroutine.
+// calledBy reports whether the function of this package with the given name is on the stack of the
+// calling goroutine.
 func calledBy(function string) bool {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
@@ -336,7 +339,8 @@ func (c *jumpingClock) jumpAfter(n int) {
 	c.toJump = n
 }
 
-// stay has the clock jump no more, and returns what the last reading that counts returned and whether the clock has jumped.
+// stay has the clock jump no more, and returns what the last reading that counts returned and
+// whether the clock has jumped.
 func (c *jumpingClock) stay() (seen time.Time, jumped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,7 +398,8 @@ func claimHistory(s *harness) {
 	}
 }
 
-// claimEndedContext: a claim whose context has ended returns the error of the context and leases nothing, although a message is due.
+// claimEndedContext: a claim whose context has ended returns the error of the context and leases
+// nothing, although a message is due.
 func claimEndedContext(s *harness) {
 	bringReady(s)
 	ctx, end := context.WithCancel(s.ctx)
@@ -441,7 +446,8 @@ func claimMalformed(s *harness) {
 	}
 }
 
-// claimLeaseFromClock: a lease ends at the store's clock, rounded down, plus its length, rounded up.
+// claimLeaseFromClock: a lease ends at the store's clock, rounded down, plus its length, rounded
+// up.
 func claimLeaseFromClock(s *harness) {
 	for _, f := range fractions() {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -459,7 +465,8 @@ func claimLeaseFromClock(s *harness) {
 	}
 }
 
-// claimReadyUntilMet: messages that a claim must end are ready, in lists and counts, until a claim meets them.
+// claimReadyUntilMet: messages that a claim must end are ready, in lists and counts, until a claim
+// meets them.
 func claimReadyUntilMet(s *harness) {
 	s.inspector()
 	s.push(punctual.NewMessage{Topic: orders, ID: "expired", ExpireAfter: time.Minute})

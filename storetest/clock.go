@@ -61,7 +61,8 @@ func (s *harness) clockState() storekit.ClockState {
 	return state
 }
 
-// ahead sets the clock ahead for as long as do takes, and returns the step of the store's clock that follows.
+// ahead sets the clock ahead for as long as do takes, and returns the step of the store's clock
+// that follows.
 func (s *harness) ahead(by time.Duration, do func()) storekit.ClockStep {
 	s.Helper()
 	steps := s.clockState().Steps
@@ -89,7 +90,8 @@ func (s *harness) ahead(by time.Duration, do func()) storekit.ClockStep {
 	return storekit.ClockStep{}
 }
 
-// soon waits until a message of a topic can be claimed, because a store may carry messages over a step after the step.
+// soon waits until a message of a topic can be claimed, because a store may carry messages over a
+// step after the step.
 func (s *harness) soon(c punctual.Claim) punctual.Delivery {
 	s.Helper()
 	for end := time.Now().Add(s.opener.waitLimit); ; time.Sleep(time.Millisecond) {
@@ -178,8 +180,9 @@ func clockAheadDelays(s *harness) {
 	s.dueTimes(wants)
 }
 
-// dueTimes checks that each topic's only message, in state scheduled or ready, is delivered at its time and not before. While a store's
-// clock waits for the one that was set back, a delay that was set by it goes on, so a time may also be up to 10 s earlier.
+// dueTimes checks that each topic's only message, in state scheduled or ready, is delivered at its
+// time and not before. While a store's clock waits for the one that was set back, a delay that was
+// set by it goes on, so a time may also be up to 10 s earlier.
 func (s *harness) dueTimes(wants map[string]time.Time) {
 	s.Helper()
 	late := s.now() // nothing can come earlier
@@ -223,7 +226,8 @@ func clockAheadLeases(s *harness) {
 		s.wantState(over.Topic, over.ID, punctual.StateReady)
 		s.advance(-2 * time.Minute)
 	})
-	// The lease that ran out while the clock was ahead stays so, and the next one has its whole length.
+	// The lease that ran out while the clock was ahead stays so, and the next one has its whole
+	// length.
 	again := s.soon(punctual.Claim{Topics: []string{over.Topic}, Max: 1, Lease: time.Minute})
 	if again.LeaseUntil.Sub(s.now()) > time.Minute {
 		s.fail("after the step %v: %+v; want a lease of a minute", step, again)
@@ -297,8 +301,9 @@ func clockAheadKept(s *harness) {
 	s.wantState(orders, "dead", punctual.StateNone)
 }
 
-// clockAheadRemembered: an ID that its message has remembered is kept for what is left of that time if it finished while the clock was
-// ahead, and until the same instant as ever if it finished before. What was past its time stays so.
+// clockAheadRemembered: an ID that its message has remembered is kept for what is left of that time
+// if it finished while the clock was ahead, and until the same instant as ever if it finished
+// before. What was past its time stays so.
 func clockAheadRemembered(s *harness) {
 	finish := func(id string, remember time.Duration) {
 		s.push(punctual.NewMessage{Topic: orders, ID: id, Remember: remember})
@@ -341,8 +346,8 @@ func clockAheadRemembered(s *harness) {
 	}
 }
 
-// clockAheadRecords: when a lease began and when a message ended move together, so that no record says that a message ended before it was
-// delivered, or was delivered in the future.
+// clockAheadRecords: when a lease began and when a message ended move together, so that no record
+// says that a message ended before it was delivered, or was delivered in the future.
 func clockAheadRecords(s *harness) {
 	s.keep(orders, 1000*time.Hour)
 	var both, within punctual.Delivery
@@ -383,8 +388,8 @@ func clockAheadRecords(s *harness) {
 	}
 }
 
-// clockBackDead: a store may have written down up to when the dead were past their retention. After a step behind that time, it must not
-// count for what is dead now.
+// clockBackDead: a store may have written down up to when the dead were past their retention. After
+// a step behind that time, it must not count for what is dead now.
 func clockBackDead(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Hour)})
 	s.push(order("past", 0))
@@ -424,7 +429,8 @@ func clockAheadEvents(s *harness) {
 	}
 }
 
-// clockTwoSteps: the time at which a message was due before its lease stays in the past, also when the clock steps back twice.
+// clockTwoSteps: the time at which a message was due before its lease stays in the past, also when
+// the clock steps back twice.
 func clockTwoSteps(s *harness) {
 	keeper := s.clockKeeper()
 	s.push(punctual.NewMessage{Topic: orders, ID: x, Due: noon.Add(2 * time.Hour)})
@@ -646,7 +652,8 @@ func clockThereAndBack(s *harness) {
 
 func clockBackWake(s *harness) {
 	s.push(order(x, time.Hour))
-	// The lease is so long that it does not run out while the clock goes on and the answer of the claim is on its way.
+	// The lease is so long that it does not run out while the clock goes on and the answer of the
+	// claim is on its way.
 	w := s.wait(s.ctx, punctual.Claim{Topics: []string{orders}, Max: 1, Wait: 100 * time.Hour, Lease: limits.MaxLease})
 	asleep()
 	s.advance(-time.Hour)
@@ -664,7 +671,8 @@ func clockBackWake(s *harness) {
 	s.ack(w.wakes(x, "its due time came in spite of a step back"))
 }
 
-// clockExamined: "the store says so everywhere" (P8) begins with its storekit.Examiner, from which doctor, servers and consoles have it.
+// clockExamined: "the store says so everywhere" (P8) begins with its storekit.Examiner, from which
+// doctor, servers and consoles have it.
 func clockExamined(s *harness) {
 	examiner, err := punctual.As[storekit.Examiner](s.store)
 	if err != nil {

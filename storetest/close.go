@@ -111,8 +111,9 @@ func (s *harness) pushClaimAck(ctx context.Context, id string) error {
 	return err
 }
 
-// closeUnderReaders closes while others read all that there is, again and again. Close may end a read that is under way or wait for its
-// end. But it must not wait for those that begin later, or it would never return here.
+// closeUnderReaders closes while others read all that there is, again and again. Close may end a
+// read that is under way or wait for its end. But it must not wait for those that begin later, or
+// it would never return here.
 func closeUnderReaders(s *harness) {
 	in := s.inspector()
 	for i := range 4 {
@@ -139,8 +140,9 @@ func closeUnderReaders(s *harness) {
 	closeWhile(s, len(reads), func(ctx context.Context, client, _ int) error { return reads[client](ctx) })
 }
 
-// closeWhile closes the store while clients use it, each one round after the other. A round must succeed or return ErrClosed, and
-// ErrClosed if it began after Close had returned. Close and all clients must return within the waitLimit of the case.
+// closeWhile closes the store while clients use it, each one round after the other. A round must
+// succeed or return ErrClosed, and ErrClosed if it began after Close had returned. Close and all
+// clients must return within the waitLimit of the case.
 func closeWhile(s *harness, clients int, use func(ctx context.Context, client, round int) error) {
 	ctx, stop := context.WithCancel(s.ctx)
 	var closed atomic.Bool
@@ -173,8 +175,8 @@ func closeWhile(s *harness, clients int, use func(ctx context.Context, client, r
 	}
 }
 
-// untilClosed makes one round after the other until one returns ErrClosed. It returns any other error of a round, and an error if a round
-// that began after Close had returned succeeds.
+// untilClosed makes one round after the other until one returns ErrClosed. It returns any other
+// error of a round, and an error if a round that began after Close had returned succeeds.
 func untilClosed(closed *atomic.Bool, use func(round int) error) error {
 	for round := 0; ; round++ {
 		late := closed.Load()

@@ -44,7 +44,8 @@ func companionCases() []testCase {
 	}
 }
 
-// Companions of the topics of the cases. The companion of mails has the same name behind the "@" as one of orders.
+// Companions of the topics of the cases. The companion of mails has the same name behind the "@" as
+// one of orders.
 const (
 	bills     = orders + "@bills"
 	notes     = orders + "@notes"
@@ -118,7 +119,8 @@ func companionPartitions(s *harness) {
 	}
 }
 
-// companionApart: the same ID names different messages in a topic, in each of its companions and in a companion of another topic.
+// companionApart: the same ID names different messages in a topic, in each of its companions and in
+// a companion of another topic.
 func companionApart(s *harness) {
 	all := []string{orders, bills, notes, mailBills}
 	for _, topic := range all {
@@ -187,8 +189,8 @@ func companionRefused(s *harness) {
 	s.wantTopics(orders, bills)
 }
 
-// companionGroups: Configure creates the topic of each group, because a process that copies for groups finds the groups by the names of
-// these topics, also before the first copy.
+// companionGroups: Configure creates the topic of each group, because a process that copies for
+// groups finds the groups by the names of these topics, also before the first copy.
 func companionGroups(s *harness) {
 	billing, mail := punctual.GroupTopic(orders, "billing"), punctual.GroupTopic(orders, "mail")
 	want := s.defaults()
@@ -243,7 +245,8 @@ func companionShown(s *harness) {
 	}
 }
 
-// companionDeleted: DeleteTopic removes the companions of the topic with all that they keep, and no companion of another topic.
+// companionDeleted: DeleteTopic removes the companions of the topic with all that they keep, and no
+// companion of another topic.
 func companionDeleted(s *harness) {
 	in := s.inspector()
 	s.configure(bills, punctual.SettingsPatch{DedupeWindow: ptr(time.Hour), Lease: ptr(time.Hour)})
@@ -290,7 +293,8 @@ func companionDeletedAlone(s *harness) {
 	s.one(notes)
 }
 
-// companionOfAGroup: without the topic of a group nobody would find that its topic has groups, and later messages would wait for ever.
+// companionOfAGroup: without the topic of a group nobody would find that its topic has groups, and
+// later messages would wait for ever.
 func companionOfAGroup(s *harness) {
 	in := s.inspector()
 	billing := punctual.GroupTopic(orders, "billing")
@@ -314,8 +318,8 @@ func companionOfAGroup(s *harness) {
 	s.wantTopics()
 }
 
-// companionMeetsConfigure: whatever order a Configure of a group and a deletion of the group's topic take effect in, the topic of a group
-// that is set is there.
+// companionMeetsConfigure: whatever order a Configure of a group and a deletion of the group's
+// topic take effect in, the topic of a group that is set is there.
 func companionMeetsConfigure(s *harness) {
 	in := s.inspector()
 	billing := punctual.GroupTopic(orders, "billing")
@@ -343,7 +347,8 @@ func companionMeetsConfigure(s *harness) {
 	s.Logf("%d of 30 deletions came before the group", met)
 }
 
-// outTopic returns the companion out of orders. It skips the case behind a server, which lets nobody push to that companion.
+// outTopic returns the companion out of orders. It skips the case behind a server, which lets
+// nobody push to that companion.
 func (s *harness) outTopic() string {
 	s.Helper()
 	out := storekit.OutTopic(orders)
@@ -359,8 +364,9 @@ func (s *harness) outTopic() string {
 	return out
 }
 
-// companionMeetsDeletion: a follow-up that is stored while its topic is being deleted is there afterwards, whether the deletion came before
-// it or was refused because of it. A deletion that was refused leaves the topics of groups.
+// companionMeetsDeletion: a follow-up that is stored while its topic is being deleted is there
+// afterwards, whether the deletion came before it or was refused because of it. A deletion that was
+// refused leaves the topics of groups.
 func companionMeetsDeletion(s *harness) {
 	in := s.inspector()
 	out, billing := s.outTopic(), punctual.GroupTopic(orders, "billing")
@@ -403,7 +409,8 @@ func companionMeetsDeletion(s *harness) {
 	s.Logf("%d of 30 deletions came before the follow-ups", deleted)
 }
 
-// companionWithFollowUps: a follow-up for another topic may wait in the companion out until somebody forwards it. DeleteTopic would lose it.
+// companionWithFollowUps: a follow-up for another topic may wait in the companion out until
+// somebody forwards it. DeleteTopic would lose it.
 func companionWithFollowUps(s *harness) {
 	in := s.inspector()
 	out := s.outTopic()

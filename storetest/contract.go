@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// contractCases: what does a store answer where its author might have guessed? Each case has its sentence in store.go,
-// message.go or inspector.go.
+// contractCases: what does a store answer where its author might have guessed? Each case has its
+// sentence in store.go, message.go or inspector.go.
 func contractCases() []testCase {
 	return []testCase{
 		{"a time that the verb or change does not use", p13, contractUnusedTime},
@@ -85,8 +85,8 @@ func contractUnusedText(s *harness) {
 	s.wantState(orders, x, punctual.StateNone)
 }
 
-// contractTopicAgain: a topic that is named several times counts at its first place alone, and PerTopic bounds it once, whether the
-// claim waits or not.
+// contractTopicAgain: a topic that is named several times counts at its first place alone, and
+// PerTopic bounds it once, whether the claim waits or not.
 func contractTopicAgain(s *harness) {
 	for _, wait := range []time.Duration{0, time.Hour} {
 		for i := range 4 {
@@ -149,7 +149,8 @@ func (s *harness) wantNothing(ds []punctual.Delivery, err error, what string) {
 	}
 }
 
-// advanceUntil moves the clock on by a millisecond at a time until the claim has returned, by limit at most.
+// advanceUntil moves the clock on by a millisecond at a time until the claim has returned, by limit
+// at most.
 func (s *harness) advanceUntil(w *waiter, limit time.Duration) {
 	s.Helper()
 	end := time.Now().Add(s.opener.waitLimit)
@@ -178,7 +179,8 @@ type namedCall struct {
 	call func(ctx context.Context) error
 }
 
-// malformedCalls returns calls of the methods whose arguments can be wrong. Each call is wrong as a whole: malformed or too large.
+// malformedCalls returns calls of the methods whose arguments can be wrong. Each call is wrong as a
+// whole: malformed or too large.
 func (s *harness) malformedCalls() []namedCall {
 	calls := []namedCall{
 		{"Push of too many", func(ctx context.Context) error {
@@ -235,7 +237,8 @@ func (s *harness) malformedCalls() []namedCall {
 	return calls
 }
 
-// contractFirstError: closed comes before an ended context, and that before what is wrong with the call.
+// contractFirstError: closed comes before an ended context, and that before what is wrong with the
+// call.
 func contractFirstError(s *harness) {
 	bringReady(s)
 	ended, end := context.WithCancel(s.ctx)
@@ -260,7 +263,8 @@ func contractFirstError(s *harness) {
 	}
 }
 
-// contractNoItems: a call without items passes the same checks as any other, and returns an empty slice.
+// contractNoItems: a call without items passes the same checks as any other, and returns an empty
+// slice.
 func contractNoItems(s *harness) {
 	ended, end := context.WithCancel(s.ctx)
 	end()
@@ -292,8 +296,8 @@ func contractNoItems(s *harness) {
 	}
 }
 
-// contractFirstItemError: a settlement that is malformed is ErrInvalid whatever the store knows of the message. Next comes the token,
-// then a cancel, and then a time beyond limits.MaxDue.
+// contractFirstItemError: a settlement that is malformed is ErrInvalid whatever the store knows of
+// the message. Next comes the token, then a cancel, and then a time beyond limits.MaxDue.
 func contractFirstItemError(s *harness) {
 	const beyond = 1<<63 - 1 // leads beyond limits.MaxDue from the time that is set below
 	s.clock.Set(limits.MaxDue.Add(-24 * time.Hour))
@@ -317,8 +321,8 @@ func contractFirstItemError(s *harness) {
 	}
 }
 
-// contractExpiryBeyond: an expiry beyond limits.MaxDue is stored as the millisecond after limits.MaxDue, so the message is delivered at any time at
-// which one can be due.
+// contractExpiryBeyond: an expiry beyond limits.MaxDue is stored as the millisecond after
+// limits.MaxDue, so the message is delivered at any time at which one can be due.
 func contractExpiryBeyond(s *harness) {
 	never := limits.MaxDue.Add(time.Millisecond)
 	m := punctual.NewMessage{Topic: orders, ID: x, Due: limits.MaxDue.Add(-time.Hour), ExpireAfter: 2 * time.Hour}
@@ -344,8 +348,9 @@ func contractExpiryBeyond(s *harness) {
 	soon := map[string]time.Time{x: noon.Add(2 * time.Hour), "longest": longest}
 	both := func() []punctual.Delivery {
 		s.Helper()
-		// A claim may return the message of one partition before the other partitions have answered. What is leased there for the claim then
-		// goes back, but the next claim may come first.
+		// A claim may return the message of one partition before the other partitions have
+		// answered. What is leased there for the claim then goes back, but the next claim may come
+		// first.
 		ds := s.take(orders, 10)
 		for end := time.Now().Add(s.opener.waitLimit); len(ds) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			ds = append(ds, s.take(orders, 10)...)
@@ -371,8 +376,8 @@ func contractExpiryBeyond(s *harness) {
 	}
 }
 
-// contractPausedWhileWaiting: a pause does not end the claims that wait. While it lasts they get nothing of the topic, and its end
-// wakes them.
+// contractPausedWhileWaiting: a pause does not end the claims that wait. While it lasts they get
+// nothing of the topic, and its end wakes them.
 func contractPausedWhileWaiting(s *harness) {
 	s.inspector()
 	for i := range rounds {
@@ -394,7 +399,8 @@ func contractPausedWhileWaiting(s *harness) {
 	}
 }
 
-// contractLapse: a lease that ran out is recorded by the claim that meets the message next, with the time of that claim.
+// contractLapse: a lease that ran out is recorded by the claim that meets the message next, with
+// the time of that claim.
 func contractLapse(s *harness) {
 	s.poison(2)
 	s.one(orders)
@@ -427,7 +433,8 @@ func sameFailure(a, b punctual.Failure) bool {
 	return a.Attempt == b.Attempt && a.Error == b.Error && a.At.Equal(b.At)
 }
 
-// contractLapseUnmet: a settlement with the old token, or a reschedule, that comes before the next claim records no lapse.
+// contractLapseUnmet: a settlement with the old token, or a reschedule, that comes before the next
+// claim records no lapse.
 func contractLapseUnmet(s *harness) {
 	for _, step := range []struct {
 		name     string
@@ -450,7 +457,8 @@ func contractLapseUnmet(s *harness) {
 	}
 }
 
-// contractTokenTwice: after an ack a second settlement with the same token is refused, in a call with many such pairs.
+// contractTokenTwice: after an ack a second settlement with the same token is refused, in a call
+// with many such pairs.
 func contractTokenTwice(s *harness) {
 	const n = 20
 	batch := make([]punctual.NewMessage, n)
@@ -481,7 +489,8 @@ func contractTokenTwice(s *harness) {
 	}
 }
 
-// contractAmendTwice: of several changes of one message in a call each finds what the one before has left.
+// contractAmendTwice: of several changes of one message in a call each finds what the one before
+// has left.
 func contractAmendTwice(s *harness) {
 	s.push(order(x, time.Hour))
 	s.push(order("y", time.Hour))
@@ -532,8 +541,9 @@ func contractResultNames(s *harness) {
 	}
 }
 
-// contractPausedDuringPushes: for each message that is pushed during a change of PushPaused the old or the new setting counts. For a
-// message that is pushed when the change has returned, the new one does.
+// contractPausedDuringPushes: for each message that is pushed during a change of PushPaused the old
+// or the new setting counts. For a message that is pushed when the change has returned, the new one
+// does.
 func contractPausedDuringPushes(s *harness) {
 	in := s.inspector()
 	s.configure(orders, punctual.SettingsPatch{})
@@ -584,8 +594,8 @@ func contractPausedDuringPushes(s *harness) {
 	}
 }
 
-// contractUnknownTopic: a topic that does not exist is empty for Purge, List and Forecast, Get returns ErrNotFound, and none of these
-// calls creates the topic.
+// contractUnknownTopic: a topic that does not exist is empty for Purge, List and Forecast, Get
+// returns ErrNotFound, and none of these calls creates the topic.
 func contractUnknownTopic(s *harness) {
 	in := s.inspector()
 	n, err := in.Purge(s.ctx, punctual.PurgeQuery{Topic: orders})

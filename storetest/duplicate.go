@@ -34,7 +34,8 @@ func duplicateCases() []testCase {
 	}
 }
 
-// second returns a push of the ID that the message of a situation has. Its body and its due time tell it from that message.
+// second returns a push of the ID that the message of a situation has. Its body and its due time
+// tell it from that message.
 func second(how punctual.IfExists) punctual.NewMessage {
 	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("second"), Delay: 2 * time.Hour, IfExists: how}
 }
@@ -43,8 +44,9 @@ func duplicateKeep(s *harness) { s.duplicateKept(punctual.IfExistsKeep) }
 
 func duplicateReplaceDead(s *harness) { s.duplicateKept(punctual.IfExistsReplaceDead) }
 
-// duplicateKept pushes orders/x in every situation. A message that is not dead stays. A dead one is replaced with
-// IfExistsReplaceDead; with IfExistsKeep the push fails, and the error says what to do.
+// duplicateKept pushes orders/x in every situation. A message that is not dead stays. A dead one is
+// replaced with IfExistsReplaceDead; with IfExistsKeep the push fails, and the error says what to
+// do.
 func (s *harness) duplicateKept(how punctual.IfExists) {
 	s.eachSituation(func(s *harness, at situation, last punctual.Delivery) {
 		var before punctual.Info
@@ -220,7 +222,8 @@ func duplicateBatchFail(s *harness) {
 	s.wantBody("body of x")
 }
 
-// wantBody claims the only message of orders, which must have this body, acks it, and checks that nothing follows within a day.
+// wantBody claims the only message of orders, which must have this body, acks it, and checks that
+// nothing follows within a day.
 func (s *harness) wantBody(body string) {
 	s.Helper()
 	d := s.one(orders)
@@ -286,7 +289,8 @@ func duplicateForgotten(s *harness) {
 	s.wantPush(s.try(second(punctual.IfExistsKeep)), punctual.PushStored, "acked more than an hour ago")
 }
 
-// duplicateRememberedItself: Remember takes the place of the topic's window, which may be none, shorter or longer.
+// duplicateRememberedItself: Remember takes the place of the topic's window, which may be none,
+// shorter or longer.
 func duplicateRememberedItself(s *harness) {
 	for _, window := range []time.Duration{0, time.Minute, 3 * time.Hour} {
 		for how, finish := range finishes() {
@@ -318,8 +322,9 @@ func duplicateRememberedItself(s *harness) {
 	}
 }
 
-// duplicateRememberedLater: a message keeps its Remember whatever happens to it before it finishes. The message that replaces it
-// has a Remember of its own, and a message that is removed leaves no remembered ID.
+// duplicateRememberedLater: a message keeps its Remember whatever happens to it before it finishes.
+// The message that replaces it has a Remember of its own, and a message that is removed leaves no
+// remembered ID.
 func duplicateRememberedLater(s *harness) {
 	kept := map[string]func(s *harness){
 		"retried": func(s *harness) {
@@ -382,8 +387,8 @@ func duplicateRememberedLater(s *harness) {
 		s.wantPush(s.try(second(punctual.IfExistsKeep)), want, fmt.Sprintf("pushed with Remember %v, replaced by one with %v, and acked", first, m.Remember))
 	}
 
-	// A message that replaces another one in the same call has a Remember of its own, too, also while the topic has another
-	// message that was retried.
+	// A message that replaces another one in the same call has a Remember of its own, too, also
+	// while the topic has another message that was retried.
 	s.push(order("other", 0))
 	s.done(s.one(orders), punctual.SettleRetry, 24*time.Hour)
 	for _, first := range []time.Duration{0, time.Hour} {
@@ -419,7 +424,8 @@ func duplicateRememberedLater(s *harness) {
 	}
 }
 
-// duplicateRememberedReopened: an ack under a lease from before the store was opened anew remembers the ID as any other ack does.
+// duplicateRememberedReopened: an ack under a lease from before the store was opened anew remembers
+// the ID as any other ack does.
 func duplicateRememberedReopened(s *harness) {
 	for i, window := range []time.Duration{time.Hour, 0} {
 		id := fmt.Sprint("id-", i)

@@ -26,8 +26,8 @@ func earlyCases() []testCase {
 	}
 }
 
-// dueAt returns the one message that a claim returns at t. If t is more than 1 ms ahead, it checks that a claim 1 ms before t
-// returns nothing.
+// dueAt returns the one message that a claim returns at t. If t is more than 1 ms ahead, it checks
+// that a claim 1 ms before t returns nothing.
 func (s *harness) dueAt(t time.Time, what string) punctual.Delivery {
 	s.Helper()
 	if before := t.Add(-time.Millisecond); before.After(s.clock.Now()) {
@@ -123,8 +123,8 @@ func earlyClockFloor(s *harness) {
 	}
 }
 
-// earlySweep: messages of many delays, which were not pushed in the order of their due times, each come in their own millisecond
-// while the clock goes on by one millisecond at a time.
+// earlySweep: messages of many delays, which were not pushed in the order of their due times, each
+// come in their own millisecond while the clock goes on by one millisecond at a time.
 func earlySweep(s *harness) {
 	const n = 300
 	batch := make([]punctual.NewMessage, n)

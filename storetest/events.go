@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// eventCases: does a topic tell of what happens to its messages, once of each event and of nothing else?
+// eventCases: does a topic tell of what happens to its messages, once of each event and of nothing
+// else?
 func eventCases() []testCase {
 	return []testCase{
 		{"a store that cannot", p13, eventsRefused},
@@ -69,7 +70,8 @@ func (s *harness) tells(on punctual.Events) {
 	s.configure(orders, punctual.SettingsPatch{Emit: &on})
 }
 
-// events claims and acks all events that are ready, and returns them in the order in which they were claimed.
+// events claims and acks all events that are ready, and returns them in the order in which they
+// were claimed.
 func (s *harness) events() (out []event.Event) {
 	s.Helper()
 	for {
@@ -88,7 +90,8 @@ func (s *harness) events() (out []event.Event) {
 	}
 }
 
-// wantEvents compares the events that are ready, in the order in which they are claimed, with the wanted ones.
+// wantEvents compares the events that are ready, in the order in which they are claimed, with the
+// wanted ones.
 func (s *harness) wantEvents(after string, want ...event.Event) {
 	s.Helper()
 	got := s.events()
@@ -97,7 +100,8 @@ func (s *harness) wantEvents(after string, want ...event.Event) {
 	}
 }
 
-// happened returns an event that happens to orders/x now, by the store's clock, if the message was pushed at noon and due at once.
+// happened returns an event that happens to orders/x now, by the store's clock, if the message was
+// pushed at noon and due at once.
 func (s *harness) happened(e punctual.Events, attempt int) event.Event {
 	s.Helper()
 	return event.Event{Event: e, Topic: orders, ID: x, Attempt: attempt, At: s.now(), Created: noon, FirstDue: noon, Due: noon}
@@ -223,8 +227,9 @@ func eventEndings(s *harness) {
 	}
 }
 
-// eventsNot: a topic that tells of endings alone tells of nothing that leaves a message scheduled, ready or leased, and of no end that
-// is no event: a replacing push, a delete, a purge, and the end of the retention of dead messages.
+// eventsNot: a topic that tells of endings alone tells of nothing that leaves a message scheduled,
+// ready or leased, and of no end that is no event: a replacing push, a delete, a purge, and the end
+// of the retention of dead messages.
 func eventsNot(s *harness) {
 	s.tells(endings)
 	s.configure(orders, punctual.SettingsPatch{DeadRetention: ptr(time.Hour)})
@@ -326,8 +331,8 @@ func eventsAsked(s *harness) {
 	}
 }
 
-// eventMessage: the message that tells of an event has the body that every store writes (storekit.EventBody), is due at once, and
-// expires EmitKeep later.
+// eventMessage: the message that tells of an event has the body that every store writes
+// (storekit.EventBody), is due at once, and expires EmitKeep later.
 func eventMessage(s *harness) {
 	s.tells(endings)
 	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(90 * time.Minute)})
@@ -365,7 +370,8 @@ func eventOddNames(s *harness) {
 	}
 }
 
-// eventOrder: sorted by their IDs, the events of one partition are in the order in which they happened.
+// eventOrder: sorted by their IDs, the events of one partition are in the order in which they
+// happened.
 func eventOrder(s *harness) {
 	s.tells(endings)
 	var bodies []string
@@ -427,8 +433,8 @@ func eventsCompanion(s *harness) {
 	s.wantTopics(orders)
 }
 
-// eventsOfChanges: whether a change ends a message is decided by what the changes before it in the same call have left, so that
-// the companion is made when there is an event for it, and only then.
+// eventsOfChanges: whether a change ends a message is decided by what the changes before it in the
+// same call have left, so that the companion is made when there is an event for it, and only then.
 func eventsOfChanges(s *harness) {
 	s.tells(endings)
 	ifDue := func(a punctual.Amendment, due time.Time) punctual.Amendment {
@@ -470,8 +476,9 @@ func (s *harness) settleTogether(ss []punctual.Settlement, want ...error) {
 	}
 }
 
-// eventsOfSettlements: in one call an ack after an extension succeeds and is told of, and an ack after a retry fails and is not told
-// of. The companion is made by the first call that has an event, and not before.
+// eventsOfSettlements: in one call an ack after an extension succeeds and is told of, and an ack
+// after a retry fails and is not told of. The companion is made by the first call that has an
+// event, and not before.
 func eventsOfSettlements(s *harness) {
 	s.tells(punctual.EventAcked | punctual.EventDead)
 	d := bringLeased(s)
@@ -491,8 +498,9 @@ func eventsOfSettlements(s *harness) {
 	s.wantEvents("an extension and an ack in one call", acked)
 }
 
-// eventsOfTakenIDs: a follow-up with IfExistsFail is stored, and told of, if a settlement before it in the call has freed its ID. It is
-// refused, and not told of, if one before it has stored a message with the ID.
+// eventsOfTakenIDs: a follow-up with IfExistsFail is stored, and told of, if a settlement before it
+// in the call has freed its ID. It is refused, and not told of, if one before it has stored a
+// message with the ID.
 func eventsOfTakenIDs(s *harness) {
 	s.tells(punctual.EventPushed)
 	s.follows(storekit.ReachFamily)
@@ -520,7 +528,8 @@ func eventsOfTakenIDs(s *harness) {
 	s.wantEvents("an ack whose follow-up takes an ID that was freed before it", pushed)
 }
 
-// eventsOfEvents: a companion that is no group's topic tells of no events, so that an event does not cause another event.
+// eventsOfEvents: a companion that is no group's topic tells of no events, so that an event does
+// not cause another event.
 func eventsOfEvents(s *harness) {
 	s.tells(event.All)
 	for _, topic := range []string{told, bills} {
@@ -539,8 +548,8 @@ func eventsOfEvents(s *harness) {
 	s.wantTopics(orders, bills, told)
 }
 
-// eventsOfGroup: the events of a group's topic go to the companion events of the topic that the group belongs to, as the events of that
-// topic do.
+// eventsOfGroup: the events of a group's topic go to the companion events of the topic that the
+// group belongs to, as the events of that topic do.
 func eventsOfGroup(s *harness) {
 	s.tells(endings)
 	group := punctual.GroupTopic(orders, "billing")
@@ -617,7 +626,8 @@ func eventsOfBatch(s *harness) {
 	}
 }
 
-// eventsOfClaim: a claim that ends ten messages and delivers another one stores an event for each message that it ends.
+// eventsOfClaim: a claim that ends ten messages and delivers another one stores an event for each
+// message that it ends.
 func eventsOfClaim(s *harness) {
 	s.tells(endings)
 	for i := range 10 {
@@ -649,7 +659,8 @@ func eventsOfClaim(s *harness) {
 	}
 }
 
-// eventsBesideFollowUps: a settlement with follow-ups is told of if it is made, and not if it is refused.
+// eventsBesideFollowUps: a settlement with follow-ups is told of if it is made, and not if it is
+// refused.
 func eventsBesideFollowUps(s *harness) {
 	s.tells(event.All)
 	s.follows(storekit.ReachFamily)
@@ -689,7 +700,8 @@ func eventsKept(s *harness) {
 	s.wantStats(punctual.TopicStats{Topic: told, Settings: s.defaults()})
 }
 
-// old has n events happen that nobody reads, and lets the time pass for which they are kept. All are in one partition.
+// old has n events happen that nobody reads, and lets the time pass for which they are kept. All
+// are in one partition.
 func (s *harness) old(n int) {
 	s.Helper()
 	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(time.Minute)})
@@ -712,7 +724,8 @@ func (s *harness) unread() int64 {
 	return st.Ready + st.Scheduled
 }
 
-// eventsSwept: if nobody reads events, those that were kept long enough are removed as further ones come.
+// eventsSwept: if nobody reads events, those that were kept long enough are removed as further ones
+// come.
 func eventsSwept(s *harness) {
 	s.tells(endings)
 	const n = 3 * storekit.MaxSweptEvents
@@ -772,7 +785,8 @@ func eventsSweptMany(s *harness) {
 	}
 }
 
-// sweepEvents removes what storekit.SweepEvents removes, which durable stores do by themselves from time to time.
+// sweepEvents removes what storekit.SweepEvents removes, which durable stores do by themselves from
+// time to time.
 func (s *harness) sweepEvents() {
 	s.Helper()
 	if err := storekit.SweepEvents(s.ctx, s.store); err != nil {
@@ -780,8 +794,9 @@ func (s *harness) sweepEvents() {
 	}
 }
 
-// eventsSweptBehind: messages that do not expire, or later than the events, do not protect the old events behind them. An event that
-// is not too old stays, and so does what a claim would make dead and not drop.
+// eventsSweptBehind: messages that do not expire, or later than the events, do not protect the old
+// events behind them. An event that is not too old stays, and so does what a claim would make dead
+// and not drop.
 func eventsSweptBehind(s *harness) {
 	const stay = 2*storekit.MaxSweptEvents + 1
 	var ms []punctual.NewMessage
@@ -805,7 +820,8 @@ func eventsSweptBehind(s *harness) {
 	}
 }
 
-// eventsSweptAtRest: events of a topic in which nothing happens any more are removed, also when it does not tell of events any more.
+// eventsSweptAtRest: events of a topic in which nothing happens any more are removed, also when it
+// does not tell of events any more.
 func eventsSweptAtRest(s *harness) {
 	for _, on := range []punctual.Events{endings, 0} {
 		s.tells(endings)
@@ -816,8 +832,8 @@ func eventsSweptAtRest(s *harness) {
 	}
 }
 
-// RunSweeps shows that a store removes old events of a topic at rest by itself. It is for a durable store whose time between two sweeps
-// of events (storekit.SweepEventsUntil) is short.
+// RunSweeps shows that a store removes old events of a topic at rest by itself. It is for a durable
+// store whose time between two sweeps of events (storekit.SweepEventsUntil) is short.
 func RunSweeps(t *testing.T, open Open) {
 	s := newHarness(t, p10, opener{open: func(c storekit.Clock) punctual.Store { return open(t, c) }})
 	s.tells(endings)
@@ -898,7 +914,8 @@ func eventsWakeClaim(s *harness) {
 	}
 }
 
-// eventsDivided: in a topic of several partitions each event is delivered once, and is found by its ID.
+// eventsDivided: in a topic of several partitions each event is delivered once, and is found by its
+// ID.
 func eventsDivided(s *harness) {
 	s.tells(endings)
 	if _, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil {

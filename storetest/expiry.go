@@ -143,8 +143,8 @@ func expiryInBetween(s *harness) {
 	}
 }
 
-// expiryBacklog: a claim of one message ends all that has expired before it. These are more messages than a claim on disk ends in one
-// transaction.
+// expiryBacklog: a claim of one message ends all that has expired before it. These are more
+// messages than a claim on disk ends in one transaction.
 func expiryBacklog(s *harness) {
 	const expired = 1100
 	for from := 0; from < expired; from += 100 {

@@ -21,7 +21,8 @@ func fencingCases() []testCase {
 	}
 }
 
-// wantFenced checks that every verb with the token of d is refused with ErrLeaseLost, and that the message stays as it is.
+// wantFenced checks that every verb with the token of d is refused with ErrLeaseLost, and that the
+// message stays as it is.
 func (s *harness) wantFenced(d punctual.Delivery, when string) {
 	s.Helper()
 	var before punctual.Info

@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// finishedCases: is the finished record of a finished message kept, as long as the topic asks and no longer?
+// finishedCases: is the finished record of a finished message kept, as long as the topic asks and
+// no longer?
 func finishedCases() []testCase {
 	return []testCase{
 		{"refused where none is kept", p13, finishedRefused},
@@ -67,7 +68,8 @@ func (s *harness) record(id string) punctual.Finished {
 	return f
 }
 
-// noRecord checks that no finished record of the ID is kept in orders. when says in which situation.
+// noRecord checks that no finished record of the ID is kept in orders. when says in which
+// situation.
 func (s *harness) noRecord(id, when string) {
 	s.Helper()
 	k, err := s.keeper()
@@ -86,8 +88,8 @@ func (s *harness) wantRecord(want punctual.Finished, when string) {
 	}
 }
 
-// recordOfX returns the finished record of orders/x when it was pushed at noon, due at once, never leased, and ended now, and the record
-// is kept for an hour.
+// recordOfX returns the finished record of orders/x when it was pushed at noon, due at once, never
+// leased, and ended now, and the record is kept for an hour.
 func (s *harness) recordOfX(how punctual.Outcome) punctual.Finished {
 	s.Helper()
 	now := s.now()
@@ -267,8 +269,8 @@ func finishedFixed(s *harness) {
 	s.noRecord(x, "an hour after it finished")
 }
 
-// finishedKeptAgain: a topic whose FinishedRetention was set to 0 and above 0 again keeps finished records again, whether or not a
-// message finished in between.
+// finishedKeptAgain: a topic whose FinishedRetention was set to 0 and above 0 again keeps finished
+// records again, whether or not a message finished in between.
 func finishedKeptAgain(s *harness) {
 	for n := range 2 {
 		s.keep(orders, time.Hour)
@@ -338,7 +340,8 @@ func finishedAgain(s *harness) {
 	s.advance(time.Hour + time.Millisecond)
 	s.noRecord(x, "an hour after its message was cancelled, and less than two after an earlier one was acked,")
 	s.checkSound()
-	// The other way round: the retention of the first record ends while that of the second one lasts.
+	// The other way round: the retention of the first record ends while that of the second one
+	// lasts.
 	bringAcked(s)
 	s.configure(orders, punctual.SettingsPatch{FinishedRetention: ptr(3 * time.Hour)})
 	s.push(punctual.NewMessage{Topic: orders, ID: x})
@@ -397,8 +400,8 @@ func finishedDeleted(s *harness) {
 	s.record(x)
 }
 
-// finishedMany finishes 300 messages by acks in one call, and 300 by cancels in another one. A store may carry out such a call in
-// several steps.
+// finishedMany finishes 300 messages by acks in one call, and 300 by cancels in another one. A
+// store may carry out such a call in several steps.
 func finishedMany(s *harness) {
 	const n = 300
 	s.keep(orders, time.Hour)

@@ -25,8 +25,8 @@ func (s *harness) recorded(q punctual.FinishedQuery) []punctual.Finished {
 	return all
 }
 
-// wantRecorded compares the IDs of a list, read with pages of several sizes from both ends, with the wanted ones in order. Each record
-// must be what Finished returns.
+// wantRecorded compares the IDs of a list, read with pages of several sizes from both ends, with
+// the wanted ones in order. Each record must be what Finished returns.
 func (s *harness) wantRecorded(q punctual.FinishedQuery, want ...string) {
 	s.Helper()
 	k, err := s.keeper()
@@ -102,8 +102,8 @@ func (s *harness) cancelAll(topic string, ids ...string) {
 	}
 }
 
-// finishSome has n messages of orders finish, a second apart, the first one now, and returns their IDs in that order. It is not the
-// order of the IDs.
+// finishSome has n messages of orders finish, a second apart, the first one now, and returns their
+// IDs in that order. It is not the order of the IDs.
 func (s *harness) finishSome(n int) (ids []string) {
 	s.Helper()
 	for i := range n {
@@ -173,8 +173,8 @@ func finishedListFiltered(s *harness) {
 	}
 }
 
-// finishedListEqualTimes: many messages that finish in the same millisecond, in one call and in several, are listed by ID, and each once
-// at the borders of pages.
+// finishedListEqualTimes: many messages that finish in the same millisecond, in one call and in
+// several, are listed by ID, and each once at the borders of pages.
 func finishedListEqualTimes(s *harness) {
 	const n = 150
 	s.keep(orders, time.Hour)
@@ -209,7 +209,8 @@ func finishedListEqualTimes(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders, Outcome: punctual.OutcomeAcked}, "a later one")
 }
 
-// finishedListRetentions: records are listed by the end of their own retention, and selected by when their messages finished.
+// finishedListRetentions: records are listed by the end of their own retention, and selected by
+// when their messages finished.
 func finishedListRetentions(s *harness) {
 	week := 7 * 24 * time.Hour
 	s.keep(orders, week)
@@ -242,7 +243,8 @@ func finishedListRetentions(s *harness) {
 	s.checkSound()
 }
 
-// finishedListAgain: the record of a later message takes the place of that of an earlier one with its ID, whichever is kept longer.
+// finishedListAgain: the record of a later message takes the place of that of an earlier one with
+// its ID, whichever is kept longer.
 func finishedListAgain(s *harness) {
 	s.keep(orders, time.Hour)
 	for _, id := range []string{"a", "b", "c"} {
@@ -264,7 +266,8 @@ func finishedListAgain(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, "b", "a")
 	s.checkSound()
 
-	// The same holds for messages that finished together, whose records a store may keep as one entry.
+	// The same holds for messages that finished together, whose records a store may keep as one
+	// entry.
 	s.keep(mails, time.Hour)
 	s.finishTogether(mails, "a", "b", "c")
 	s.wantRecorded(punctual.FinishedQuery{Topic: mails}, "a", "b", "c")
@@ -277,8 +280,8 @@ func finishedListAgain(s *harness) {
 	s.checkSound()
 }
 
-// finishedListChanging: a list can be continued from a cursor while records are added, replaced and removed. It shows no record twice;
-// an ID that finished again comes with its new record.
+// finishedListChanging: a list can be continued from a cursor while records are added, replaced and
+// removed. It shows no record twice; an ID that finished again comes with its new record.
 func finishedListChanging(s *harness) {
 	s.keep(orders, time.Hour)
 	ids := s.finishSome(10)
@@ -323,7 +326,8 @@ func (s *harness) wantRest(q punctual.FinishedQuery, want []string) {
 	}
 }
 
-// finishedListBeside: the records of other topics, older, newer and of the same time, with the same IDs, are not in the list.
+// finishedListBeside: the records of other topics, older, newer and of the same time, with the same
+// IDs, are not in the list.
 func finishedListBeside(s *harness) {
 	topics := []string{mails, orders, "others"}
 	for _, topic := range topics {
@@ -362,8 +366,8 @@ func finishedListGone(s *harness) {
 	s.wantRecorded(punctual.FinishedQuery{Topic: orders}, ids[2])
 }
 
-// finishedListFew: a list finds the few records that it selects, from both ends, although there are more others than a store reads for
-// one page (storekit.ReadLimit).
+// finishedListFew: a list finds the few records that it selects, from both ends, although there are
+// more others than a store reads for one page (storekit.ReadLimit).
 func finishedListFew(s *harness) {
 	const chunk, chunks = 250, storekit.ReadLimit * 5 / 4 / 250
 	s.keep(orders, time.Hour)

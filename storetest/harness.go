@@ -21,8 +21,9 @@ const (
 	mails  = "mails"
 )
 
-// harness is the store under test in one case, with the clock that the case moves. Its helpers name the promise of the case when
-// they fail it, except where they see that another promise is broken, such as P2 by a delivery before its due time.
+// harness is the store under test in one case, with the clock that the case moves. Its helpers name
+// the promise of the case when they fail it, except where they see that another promise is broken,
+// such as P2 by a delivery before its due time.
 type harness struct {
 	T
 	promise string
@@ -31,7 +32,8 @@ type harness struct {
 	clock   *storekit.ManualClock
 	store   punctual.Store
 	closed  bool // the case has closed the store
-	// remember is the NewMessage.Remember of each message that the helpers push without one of its own.
+	// remember is the NewMessage.Remember of each message that the helpers push without one of its
+	// own.
 	remember time.Duration
 }
 
@@ -75,7 +77,8 @@ func (s *harness) hasInspector() bool {
 	return err == nil
 }
 
-// abilities returns the abilities of the store: none for a store that is no storekit.AbilityReporter.
+// abilities returns the abilities of the store: none for a store that is no
+// storekit.AbilityReporter.
 func (s *harness) abilities() storekit.Abilities {
 	s.Helper()
 	a, err := punctual.As[storekit.AbilityReporter](s.store)
@@ -110,8 +113,9 @@ func (s *harness) reopen() {
 	s.store = s.opener.reopen(s.store, s.clock)
 }
 
-// CheckSound runs the store's own scan, if it has one, and fails the test when the scan finds damage, or counts other topics
-// or messages than the statistics of the Inspector. Nobody else may use the store meanwhile.
+// CheckSound runs the store's own scan, if it has one, and fails the test when the scan finds
+// damage, or counts other topics or messages than the statistics of the Inspector. Nobody else may
+// use the store meanwhile.
 func CheckSound(t T, store punctual.Store) {
 	t.Helper()
 	s := &harness{T: t, promise: p1, ctx: context.Background(), store: store}
@@ -193,7 +197,8 @@ func order(id string, delay time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{Topic: orders, ID: id, Body: []byte("body of " + id), Delay: delay}
 }
 
-// claim claims in the goroutine of the case, must succeed, and checks what holds for every delivery.
+// claim claims in the goroutine of the case, must succeed, and checks what holds for every
+// delivery.
 func (s *harness) claim(c punctual.Claim) []punctual.Delivery {
 	s.Helper()
 	ds, err := s.store.Claim(s.ctx, c)
@@ -327,7 +332,8 @@ func (s *harness) amend(a punctual.Amendment) punctual.Amended {
 	return os[0]
 }
 
-// outcome amends one message. If want is nil the amendment must be made, else its answer must wrap want.
+// outcome amends one message. If want is nil the amendment must be made, else its answer must wrap
+// want.
 func (s *harness) outcome(a punctual.Amendment, want error, when string) punctual.Amended {
 	s.Helper()
 	o := s.amend(a)
@@ -376,8 +382,8 @@ func (s *harness) get(topic, id string) punctual.Info {
 	return info
 }
 
-// wantState checks the state of a message, where the store has an Inspector. With StateNone no message with the ID may be
-// stored.
+// wantState checks the state of a message, where the store has an Inspector. With StateNone no
+// message with the ID may be stored.
 func (s *harness) wantState(topic, id string, want punctual.State) {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
@@ -478,7 +484,8 @@ func (s *harness) ends(done <-chan struct{}) bool {
 	}
 }
 
-// result returns what the claim returned. The case fails when the claim does not return within its waitLimit.
+// result returns what the claim returned. The case fails when the claim does not return within its
+// waitLimit.
 func (w *waiter) result(after string) ([]punctual.Delivery, error) {
 	w.s.Helper()
 	if !w.over() {

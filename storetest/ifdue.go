@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// ifDueCases: does a condition on the due time hold back a change of a message that somebody else has moved?
+// ifDueCases: does a condition on the due time hold back a change of a message that somebody else
+// has moved?
 func ifDueCases() []testCase {
 	return []testCase{
 		{"replace in every state", p7, ifDueReplace},
@@ -39,7 +40,8 @@ func (at situation) wrongDues() []time.Time {
 	return []time.Time{at.due().Add(time.Millisecond), at.due().Add(-time.Millisecond), noon.Add(2 * time.Hour), limits.MaxDue}
 }
 
-// wantAsBefore runs f and checks that the message of a situation is as it was before, where the store has an Inspector.
+// wantAsBefore runs f and checks that the message of a situation is as it was before, where the
+// store has an Inspector.
 func (s *harness) wantAsBefore(at situation, f func()) {
 	s.Helper()
 	if at.state == punctual.StateNone || !s.hasInspector() {
@@ -52,7 +54,8 @@ func (s *harness) wantAsBefore(at situation, f func()) {
 	s.wantUnchanged(before, "a change whose condition it does not meet")
 }
 
-// wantChanged checks that a push of orders/x was refused with ErrChanged, and that the error is definite.
+// wantChanged checks that a push of orders/x was refused with ErrChanged, and that the error is
+// definite.
 func (s *harness) wantChanged(r punctual.PushResult, what string) {
 	s.Helper()
 	s.wantErr(r.Err, punctual.ErrChanged, "%s", what)
@@ -131,7 +134,8 @@ func ifDueChanges() []punctual.Amendment {
 	return []punctual.Amendment{cancel(orders, x), reschedule(orders, x, 3*time.Hour), requeue(orders, x, 3*time.Hour), remove(orders, x)}
 }
 
-// ifDueBare returns the answer to a change without a condition in a situation, and whether that change has an effect.
+// ifDueBare returns the answer to a change without a condition in a situation, and whether that
+// change has an effect.
 func ifDueBare(c punctual.Change, at situation) (err error, effect bool) {
 	dead := at.state == punctual.StateDead
 	switch {
@@ -149,8 +153,9 @@ func ifDueBare(c punctual.Change, at situation) (err error, effect bool) {
 	return nil, true
 }
 
-// ifDueEverywhere: a change that would fail without a condition, and have no effect, fails with the same error whatever the condition
-// is. Any other change is made if the condition is met, and else fails with ErrChanged.
+// ifDueEverywhere: a change that would fail without a condition, and have no effect, fails with the
+// same error whatever the condition is. Any other change is made if the condition is met, and else
+// fails with ErrChanged.
 func ifDueEverywhere(s *harness) {
 	for _, a := range ifDueChanges() {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -182,7 +187,8 @@ func ifDueEverywhere(s *harness) {
 	}
 }
 
-// ifDueState returns the state of the message after a change. made tells whether the change returned no error.
+// ifDueState returns the state of the message after a change. made tells whether the change
+// returned no error.
 func ifDueState(c punctual.Change, at situation, made bool) punctual.State {
 	switch {
 	case !made:
@@ -193,8 +199,8 @@ func ifDueState(c punctual.Change, at situation, made bool) punctual.State {
 	return punctual.StateScheduled
 }
 
-// ifDueCancelled: a reschedule ends a message that was cancelled under a lease which has run out, but only if the message meets the
-// condition.
+// ifDueCancelled: a reschedule ends a message that was cancelled under a lease which has run out,
+// but only if the message meets the condition.
 func ifDueCancelled(s *harness) {
 	d := bringLeasedCancelled(s)
 	s.clock.Set(d.LeaseUntil)
@@ -207,8 +213,8 @@ func ifDueCancelled(s *harness) {
 	s.wantState(orders, x, punctual.StateNone)
 }
 
-// ifDueMoved: after each operation that moves the due time a condition is compared with the new one. An extension and a release leave
-// the due time as it is.
+// ifDueMoved: after each operation that moves the due time a condition is compared with the new
+// one. An extension and a release leave the due time as it is.
 func ifDueMoved(s *harness) {
 	s.push(order(x, time.Minute))
 	at := noon.Add(time.Minute)
@@ -242,8 +248,8 @@ func ifDueMoved(s *harness) {
 	holds("replaced")
 }
 
-// saysDue checks that orders/x is due at the time: a replacing push with a condition 1 ms earlier or later is refused, and the
-// Inspector, if there is one, shows the time as the due time.
+// saysDue checks that orders/x is due at the time: a replacing push with a condition 1 ms earlier
+// or later is refused, and the Inspector, if there is one, shows the time as the due time.
 func (s *harness) saysDue(at time.Time, when string) {
 	s.Helper()
 	m := second(punctual.IfExistsReplace)

@@ -122,7 +122,8 @@ func (s *harness) fillStates(n int) {
 	}
 }
 
-// stateIDs returns the IDs of the messages that fillStates made in a state, from number from up to number to-1.
+// stateIDs returns the IDs of the messages that fillStates made in a state, from number from up to
+// number to-1.
 func stateIDs(state punctual.State, from, to int) []string {
 	var out []string
 	for i := from; i < to; i++ {
@@ -155,7 +156,8 @@ func inspectPages(s *harness) {
 	}
 }
 
-// inspectDescending: a list from its end shows what the list from its beginning shows, in the reverse order, however it is divided into pages.
+// inspectDescending: a list from its end shows what the list from its beginning shows, in the
+// reverse order, however it is divided into pages.
 func inspectDescending(s *harness) {
 	s.inspector()
 	s.fillStates(10)
@@ -192,8 +194,8 @@ func inspectDescending(s *harness) {
 	}
 }
 
-// inspectTurn: the cursor of a page can be used in the other direction, too. The list then goes back over the page, without the message
-// at the cursor.
+// inspectTurn: the cursor of a page can be used in the other direction, too. The list then goes
+// back over the page, without the message at the cursor.
 func inspectTurn(s *harness) {
 	in := s.inspector()
 	s.fillStates(10)
@@ -295,8 +297,8 @@ func inspectSameTime(s *harness) {
 	}
 }
 
-// inspectListMoving: every message is shown once although the message that a page ended with is cancelled before the next page is
-// read.
+// inspectListMoving: every message is shown once although the message that a page ended with is
+// cancelled before the next page is read.
 func inspectListMoving(s *harness) {
 	in := s.inspector()
 	for i := range 20 {
@@ -360,8 +362,8 @@ func inspectReason(s *harness) {
 	}
 }
 
-// inspectReasonFew: a list by reason finds the few that it selects although more messages are dead for another reason than a store
-// reads for one page (storekit.ReadLimit).
+// inspectReasonFew: a list by reason finds the few that it selects although more messages are dead
+// for another reason than a store reads for one page (storekit.ReadLimit).
 func inspectReasonFew(s *harness) {
 	s.inspector()
 	const most = storekit.ReadLimit * 5 / 4
@@ -512,7 +514,8 @@ func inspectAllStats(s *harness) {
 	}
 }
 
-// wantForecast compares the counts of a forecast with the wanted ones. q.Step has to be in whole milliseconds.
+// wantForecast compares the counts of a forecast with the wanted ones. q.Step has to be in whole
+// milliseconds.
 func (s *harness) wantForecast(q punctual.ForecastQuery, counts []int64, overdue, beyond int64) {
 	s.Helper()
 	f, err := s.inspector().Forecast(s.ctx, q)
@@ -550,7 +553,8 @@ func inspectForecast(s *harness) {
 	s.wantForecast(punctual.ForecastQuery{Topic: orders, Step: time.Millisecond, Buckets: 1}, []int64{0}, 5, 4)
 }
 
-// inspectForecastFrom: a bucket that begins before now counts only messages that are due later than now.
+// inspectForecastFrom: a bucket that begins before now counts only messages that are due later than
+// now.
 func inspectForecastFrom(s *harness) {
 	s.inspector()
 	for i, delay := range []time.Duration{0, time.Millisecond, 20*time.Minute - time.Millisecond, 20 * time.Minute, 79 * time.Minute, 80 * time.Minute} {
@@ -604,7 +608,8 @@ func inspectForecastAll(s *harness) {
 	}
 }
 
-// inspectForecastFine: the step is rounded up to whole milliseconds, and the forecast says the rounded one.
+// inspectForecastFine: the step is rounded up to whole milliseconds, and the forecast says the
+// rounded one.
 func inspectForecastFine(s *harness) {
 	in := s.inspector()
 	for i := range 4 {

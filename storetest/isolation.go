@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// isolationCases: does a topic that has a backlog, a waiting claim or a purge under way delay another one?
+// isolationCases: does a topic that has a backlog, a waiting claim or a purge under way delay
+// another one?
 func isolationCases() []testCase {
 	return []testCase{
 		{"beside a claim that waits", p14, isolatedFromWait},
@@ -24,16 +25,16 @@ const crowd = 5000
 
 // The measures of otherTopicIsNotDelayed.
 const (
-	// delayLimit is how much longer the slowest call of a round may take than the slowest call of the same round on an undisturbed
-	// store (P14).
+	// delayLimit is how much longer the slowest call of a round may take than the slowest call of
+	// the same round on an undisturbed store (P14).
 	delayLimit = time.Second
 	// delayRounds is how many rounds are made where the disturbance does not end by itself.
 	delayRounds = 20
 	delayTries  = 3 // how often the comparison is tried
 )
 
-// otherTopicWorks pushes to mails, claims and acks, and returns how long the slowest of the three calls took. All three together may
-// take as long as the case's waitLimit.
+// otherTopicWorks pushes to mails, claims and acks, and returns how long the slowest of the three
+// calls took. All three together may take as long as the case's waitLimit.
 func (s *harness) otherTopicWorks(id, beside string) (slowest time.Duration) {
 	s.Helper()
 	ctx, end := context.WithTimeout(s.ctx, s.opener.waitLimit)
@@ -61,10 +62,12 @@ func (s *harness) otherTopicWorks(id, beside string) (slowest time.Duration) {
 	return slowest
 }
 
-// otherTopicIsNotDelayed works with mails while something disturbs the store. disturb begins the disturbance and returns a channel that
-// receives a value when it has ended; for a disturbance that does not end by itself the channel is nil, and delayRounds rounds are made.
-// Each round is compared with the same round on a store of its own that nothing disturbs. On a loaded machine both are slow, and one may
-// be slower by chance, so a delay fails the case only when there is one in each of delayTries disturbances.
+// otherTopicIsNotDelayed works with mails while something disturbs the store. disturb begins the
+// disturbance and returns a channel that receives a value when it has ended; for a disturbance that
+// does not end by itself the channel is nil, and delayRounds rounds are made. Each round is
+// compared with the same round on a store of its own that nothing disturbs. On a loaded machine
+// both are slow, and one may be slower by chance, so a delay fails the case only when there is one
+// in each of delayTries disturbances.
 func (s *harness) otherTopicIsNotDelayed(beside string, disturb func() <-chan error) {
 	s.Helper()
 	undisturbed := newHarness(s.T, s.promise, s.opener)
@@ -168,7 +171,8 @@ func isolatedFromDelete(s *harness) {
 	})
 }
 
-// besideEach works with the other topic while f, in a goroutine, removes the messages of orders. For each try it fills orders anew.
+// besideEach works with the other topic while f, in a goroutine, removes the messages of orders.
+// For each try it fills orders anew.
 func (s *harness) besideEach(what string, f func() error) {
 	s.Helper()
 	s.otherTopicIsNotDelayed(what, func() <-chan error {

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
 
-// heldUp is memstore on a machine where each push, claim, settlement and purge may take a while, and may hold the others of these up.
+// heldUp is memstore on a machine where each push, claim, settlement and purge may take a while,
+// and may hold the others of these up.
 type heldUp struct {
 	*memstore.Store
 	each, purge time.Duration // how long a push, claim or settlement keeps the other calls out, and how long a purge does
@@ -62,8 +63,9 @@ func (h *heldUp) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error
 	return h.Store.Purge(ctx, q)
 }
 
-// TestIsolationTellsABlockFromALoadedMachine shows for two cases of group isolation that they pass where every call is slow, and fail
-// where one topic holds up another for a little more than a second.
+// TestIsolationTellsABlockFromALoadedMachine shows for two cases of group isolation that they pass
+// where every call is slow, and fail where one topic holds up another for a little more than a
+// second.
 func TestIsolationTellsABlockFromALoadedMachine(t *testing.T) {
 	for _, c := range []struct {
 		name   string

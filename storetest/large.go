@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// largeCases: what if one call carries more bytes than a store writes in one step? Its items take effect in
-// their order all the same, and each has its own result.
+// largeCases: what if one call carries more bytes than a store writes in one step? Its items take
+// effect in their order all the same, and each has its own result.
 func largeCases() []testCase {
 	return []testCase{
 		{"push", p7, largePush},
@@ -37,8 +37,8 @@ func largeOrders(delay time.Duration) []punctual.NewMessage {
 	return ms
 }
 
-// wantLarge claims, and checks that all messages came but the one with the ID without, and that their bodies are those that body
-// returns.
+// wantLarge claims, and checks that all messages came but the one with the ID without, and that
+// their bodies are those that body returns.
 func (s *harness) wantLarge(without string, body func(i int) []byte) []punctual.Delivery {
 	s.Helper()
 	ds := s.take(orders, largeItems)

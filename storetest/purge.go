@@ -26,7 +26,8 @@ func purgeCases() []testCase {
 	}
 }
 
-// purge purges, and must remove exactly want messages. It skips the case when the store has no Inspector.
+// purge purges, and must remove exactly want messages. It skips the case when the store has no
+// Inspector.
 func (s *harness) purge(q punctual.PurgeQuery, want int64) {
 	s.Helper()
 	n, err := s.inspector().Purge(s.ctx, q)

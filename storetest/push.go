@@ -57,8 +57,8 @@ func pushComesBack(s *harness) {
 	s.none(orders, "a day after the ack")
 }
 
-// wantMessage compares a stored message with the one that was pushed. created is when it was pushed, and due both its due time and
-// its first due time.
+// wantMessage compares a stored message with the one that was pushed. created is when it was
+// pushed, and due both its due time and its first due time.
 func (s *harness) wantMessage(got punctual.Message, m punctual.NewMessage, created, due time.Time) {
 	s.Helper()
 	if got.ID != m.ID || got.Topic != m.Topic {

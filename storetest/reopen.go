@@ -157,8 +157,8 @@ func reopenClock(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// reopenClockAfterEachCall makes one call an hour after all other calls. When the store was opened again, its clock
-// must not be before the time of that call, whichever method it was.
+// reopenClockAfterEachCall makes one call an hour after all other calls. When the store was opened
+// again, its clock must not be before the time of that call, whichever method it was.
 func reopenClockAfterEachCall(s *harness) {
 	for _, c := range clockCalls() {
 		t := newHarness(s.T, s.promise, s.opener)

@@ -13,7 +13,8 @@ func openMemory(clock storekit.Clock) punctual.Store {
 	return memstore.New(&memstore.Options{Clock: clock})
 }
 
-// surviving returns an opener that stands in for a durable store: what a store held is still there when it was reopened.
+// surviving returns an opener that stands in for a durable store: what a store held is still there
+// when it was reopened.
 func surviving() opener {
 	return opener{open: openMemory, reopen: func(old punctual.Store, _ storekit.Clock) punctual.Store { return old }}
 }

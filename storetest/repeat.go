@@ -150,8 +150,9 @@ func repeatSettle(s *harness) {
 	}
 }
 
-// wantTimeOfFirst checks by the time which a settlement has set, where the store shows it, that the first of two copies was carried out and
-// the second one was not. The first copy was sent at the time of the claim, and the second one a second later.
+// wantTimeOfFirst checks by the time which a settlement has set, where the store shows it, that the
+// first of two copies was carried out and the second one was not. The first copy was sent at the
+// time of the claim, and the second one a second later.
 func (s *harness) wantTimeOfFirst(d punctual.Delivery, v punctual.Verb, delay time.Duration) {
 	s.Helper()
 	if !s.hasInspector() {
@@ -276,8 +277,8 @@ func repeatOther(s *harness) {
 	s.wantRefused(err, len(rs) == 1 && rs[0].Err != nil, rs)
 }
 
-// wantRefused checks that a call whose key was used for another call returned ErrInvalid. item tells whether an item of the call has
-// failed instead.
+// wantRefused checks that a call whose key was used for another call returned ErrInvalid. item
+// tells whether an item of the call has failed instead.
 func (s *harness) wantRefused(err error, item bool, results any) {
 	s.Helper()
 	if err == nil || item {

@@ -8,9 +8,10 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// RunResume checks that the end of a pause wakes a claim that waits in another process. waiting and other are two stores of one
-// data set, as two processes have them. The end of the pause through other may wake a claim of waiting at most a second later than a
-// push through other does (P11). RunResume compares it with a push because the time that a push takes depends on the machine.
+// RunResume checks that the end of a pause wakes a claim that waits in another process. waiting and
+// other are two stores of one data set, as two processes have them. The end of the pause through
+// other may wake a claim of waiting at most a second later than a push through other does (P11).
+// RunResume compares it with a push because the time that a push takes depends on the machine.
 func RunResume(t *testing.T, waiting, other punctual.Store) {
 	t.Helper()
 	in, err := punctual.As[punctual.Inspector](other)
@@ -30,7 +31,8 @@ func RunResume(t *testing.T, waiting, other punctual.Store) {
 			t.Fatalf("configure: %v", err)
 		}
 	}
-	// woken returns the longest time, of five tries, from the event until the waiting claim has returned the message.
+	// woken returns the longest time, of five tries, from the event until the waiting claim has
+	// returned the message.
 	woken := func(scene, event func()) (longest time.Duration) {
 		t.Helper()
 		for range 5 {

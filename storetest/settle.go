@@ -101,7 +101,8 @@ func settleBackoff(s *harness) {
 	}
 }
 
-// dueAtOnly moves the clock to 1 ms before the end of the delay, checks that nothing is due, and returns the end of the delay.
+// dueAtOnly moves the clock to 1 ms before the end of the delay, checks that nothing is due, and
+// returns the end of the delay.
 func (s *harness) dueAtOnly(delay time.Duration, what string) time.Time {
 	s.Helper()
 	at := s.clock.Now().Add(delay)
@@ -160,8 +161,8 @@ func settleReleaseDue(s *harness) {
 	}
 }
 
-// settleFirstDue: a retry and a snooze move the due time alone, a release and an extension move neither; a reschedule and a requeue
-// set the first due time, too.
+// settleFirstDue: a retry and a snooze move the due time alone, a release and an extension move
+// neither; a reschedule and a requeue set the first due time, too.
 func settleFirstDue(s *harness) {
 	for _, expire := range []time.Duration{0, 24 * time.Hour} {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -270,8 +271,8 @@ func settleExtendShorter(s *harness) {
 	s.one(orders)
 }
 
-// settleLate: the end of a lease alone does not end its token. The holder may still settle while nobody has claimed or changed the
-// message.
+// settleLate: the end of a lease alone does not end its token. The holder may still settle while
+// nobody has claimed or changed the message.
 func settleLate(s *harness) {
 	for i, v := range Verbs() {
 		t := s
@@ -412,7 +413,8 @@ func settleMalformed(s *harness) {
 	s.ack(d)
 }
 
-// settleBeyond: a retry or snooze to a time after limits.MaxDue changes nothing, also in the last attempt.
+// settleBeyond: a retry or snooze to a time after limits.MaxDue changes nothing, also in the last
+// attempt.
 func settleBeyond(s *harness) {
 	for _, attempts := range []int{1, 2} {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -471,7 +473,8 @@ func settleDue(s *harness) {
 	}
 }
 
-// bringAgain replaces orders/x by a message that is due at once, and leases that. v is for the text of a failure.
+// bringAgain replaces orders/x by a message that is due at once, and leases that. v is for the text
+// of a failure.
 func (s *harness) bringAgain(v punctual.Verb) punctual.Delivery {
 	s.Helper()
 	if r := s.try(punctual.NewMessage{Topic: orders, ID: x, IfExists: punctual.IfExistsReplace}); r.Err != nil {
@@ -480,7 +483,8 @@ func (s *harness) bringAgain(v punctual.Verb) punctual.Delivery {
 	return s.one(orders)
 }
 
-// settleDuePast: the message is ready at once, keeps the instant in the past as its due time, and is claimed in the order of it.
+// settleDuePast: the message is ready at once, keeps the instant in the past as its due time, and
+// is claimed in the order of it.
 func settleDuePast(s *harness) {
 	for _, v := range givingBack() {
 		t := newHarness(s.T, s.promise, s.opener)
@@ -510,8 +514,8 @@ func settleDueFine(s *harness) {
 	}
 }
 
-// settleDueCounts: the attempt of a retry counts and that of a snooze does not, and the retry of the last attempt makes the message
-// dead.
+// settleDueCounts: the attempt of a retry counts and that of a snooze does not, and the retry of
+// the last attempt makes the message dead.
 func settleDueCounts(s *harness) {
 	s.push(punctual.NewMessage{Topic: orders, ID: x, MaxAttempts: 2})
 	due := noon

@@ -12,7 +12,8 @@ type situation struct {
 	name string
 	// state is what the store shows; StateNone when the message is not stored.
 	state punctual.State
-	// bring brings message orders/x into the situation and returns the last lease that it had, or the zero Delivery.
+	// bring brings message orders/x into the situation and returns the last lease that it had, or
+	// the zero Delivery.
 	bring func(s *harness) punctual.Delivery
 }
 

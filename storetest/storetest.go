@@ -15,18 +15,19 @@
 //
 // One case alone: go test -run 'TestStore/settle/ack_twice'.
 //
-// Run has one small case per rule of the contract, as the files of the root package state it: store.go, message.go, inspector.go
-// and those of the other optional interfaces. Most other packages of the suite need no cases, because each has another judge
-// of what is right:
+// Run has one small case per rule of the contract, as the files of the root package state it:
+// store.go, message.go, inspector.go and those of the other optional interfaces. Most other
+// packages of the suite need no cases, because each has another judge of what is right:
 //
 //   - transitions compares every operation in every situation of a message with package memstore.
 //   - random compares long random histories with package memstore.
 //   - races lets goroutines fight over a few messages and judges what they saw.
 //   - ledger judges what callers saw of a store that is killed, cut off or loses power under load.
-//   - duties has cases of its own: that the copies of groups, forwarded follow-ups and schedules are whole, and made once.
+//   - duties has cases of its own: that the copies of groups, forwarded follow-ups and schedules
+//     are whole, and made once.
 //
-// Every failure of Run begins with the promise that was broken (P1 to P14, package promise), and so do most failures of the other
-// packages.
+// Every failure of Run begins with the promise that was broken (P1 to P14, package promise), and so
+// do most failures of the other packages.
 package storetest
 
 import (
@@ -39,18 +40,20 @@ import (
 )
 
 // Open opens a fresh, empty store and has it closed by t.Cleanup. The store reads its time from
-// clock, or from the system clock when clock is nil. Some cases close the store themselves, so a second
-// Close must not fail the test.
+// clock, or from the system clock when clock is nil. Some cases close the store themselves, so a
+// second Close must not fail the test.
 type Open func(t *testing.T, clock storekit.Clock) punctual.Store
 
-// Reopen ends old, which reads its time from clock, and opens the same data again on the same clock, as a restarted process would. It
-// closes old, or leaves old as a kill would leave it. For a client of a server it may end the server in place of old, and return old.
+// Reopen ends old, which reads its time from clock, and opens the same data again on the same
+// clock, as a restarted process would. It closes old, or leaves old as a kill would leave it. For a
+// client of a server it may end the server in place of old, and return old.
 type Reopen func(t *testing.T, old punctual.Store, clock storekit.Clock) punctual.Store
 
 // Option adjusts a suite to a store.
 type Option func(*Options)
 
-// Options are what the options of a suite say. Those who run a suite pass options; Run and packages random and races read them.
+// Options are what the options of a suite say. Those who run a suite pass options; Run and packages
+// random and races read them.
 type Options struct {
 	// Reopen is as WithReopen says; nil for a store that is not durable.
 	Reopen Reopen
@@ -62,8 +65,9 @@ type Options struct {
 	LossyClaims bool
 }
 
-// WithReopen tells the suite how to reopen a durable store. Without it Run skips the cases of group "reopen" and what other
-// cases check of a store that was opened anew. With it random.Run reopens in the middle of its histories.
+// WithReopen tells the suite how to reopen a durable store. Without it Run skips the cases of group
+// "reopen" and what other cases check of a store that was opened anew. With it random.Run reopens
+// in the middle of its histories.
 func WithReopen(r Reopen) Option {
 	return func(o *Options) { o.Reopen = r }
 }
@@ -74,15 +78,17 @@ func WithPartitions(of func(id string) int) Option {
 	return func(o *Options) { o.Partition = of }
 }
 
-// WithClockElsewhere tells the suite that others than the callers of the store read its clock, such as a server.
+// WithClockElsewhere tells the suite that others than the callers of the store read its clock, such
+// as a server.
 func WithClockElsewhere() Option {
 	return func(o *Options) { o.ClockElsewhere = true }
 }
 
-// WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The store then gives
-// back what the claim has leased, and the attempt is not counted. In races.Run, whose leases are short, the answer may also
-// come after the leases have ended, as on a network. Then the claim does not return those messages, and the store may give
-// them back too late, so that an attempt counts although nobody saw it.
+// WithLossyClaims tells the suite that the answer of a claim may be lost when its context ends. The
+// store then gives back what the claim has leased, and the attempt is not counted. In races.Run,
+// whose leases are short, the answer may also come after the leases have ended, as on a network.
+// Then the claim does not return those messages, and the store may give them back too late, so that
+// an attempt counts although nobody saw it.
 func WithLossyClaims() Option {
 	return func(o *Options) { o.LossyClaims = true }
 }
@@ -97,8 +103,8 @@ func Collect(opts []Option) Options {
 }
 
 // Run runs every conformance case, each on a store of its own. The case moves the store's clock, so
-// no case waits in real time for a message to become due. Cases that need an optional interface are skipped, and say so, when
-// the store does not have it.
+// no case waits in real time for a message to become due. Cases that need an optional interface are
+// skipped, and say so, when the store does not have it.
 func Run(t *testing.T, open Open, opts ...Option) {
 	o := Collect(opts)
 	for _, g := range groups() {
@@ -116,8 +122,9 @@ func Run(t *testing.T, open Open, opts ...Option) {
 	}
 }
 
-// RunReopen runs the cases of group "reopen" alone. It is for further ways in which the process of a
-// durable store may end. For example, reopen may leave old as a kill would leave it, without Close, and open the data again.
+// RunReopen runs the cases of group "reopen" alone. It is for further ways in which the process of
+// a durable store may end. For example, reopen may leave old as a kill would leave it, without
+// Close, and open the data again.
 func RunReopen(t *testing.T, open Open, reopen Reopen) {
 	for _, c := range reopenCases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,8 +143,8 @@ func reopenIn(t *testing.T, r Reopen) func(punctual.Store, storekit.Clock) punct
 	return func(old punctual.Store, clock storekit.Clock) punctual.Store { return r(t, old, clock) }
 }
 
-// groups lists the cases by the question that a reader has. Each group is one file, and finished_list.go and survey.go have further
-// cases of the groups finished and inspect.
+// groups lists the cases by the question that a reader has. Each group is one file, and
+// finished_list.go and survey.go have further cases of the groups finished and inspect.
 func groups() []group {
 	return []group{
 		{"push", pushCases()},
@@ -233,8 +240,8 @@ type opener struct {
 // defaultWaitLimit only bounds hangs. It is long so that a slow machine does not fail a case.
 const defaultWaitLimit = 30 * time.Second
 
-// runCase runs one case on a fresh store. Afterwards it checks the store for damage, unless the case has failed or has closed
-// the store.
+// runCase runs one case on a fresh store. Afterwards it checks the store for damage, unless the
+// case has failed or has closed the store.
 func runCase(t T, c testCase, o opener) {
 	t.Helper()
 	s := newHarness(t, c.promise, o)

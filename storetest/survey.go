@@ -20,8 +20,8 @@ func (s *harness) surveyor() storekit.Surveyor {
 	return v
 }
 
-// inspectSurvey: a survey has the statistics that Topics returns, and counts by due time, for all topics together except those that the
-// query leaves out, and for the largest ones.
+// inspectSurvey: a survey has the statistics that Topics returns, and counts by due time, for all
+// topics together except those that the query leaves out, and for the largest ones.
 func inspectSurvey(s *harness) {
 	v := s.surveyor()
 	edges := []time.Time{s.now().Add(-time.Hour), s.now().Add(time.Minute), s.now().Add(2 * time.Minute), s.now().Add(time.Hour)}
@@ -75,8 +75,8 @@ func (s *harness) wantDue(got, want storekit.DueCounts) {
 	}
 }
 
-// inspectNextDue: NextDue says how many messages of a topic are ready, up to storekit.MaxReadyCount, and the due time of the one that is claimed
-// next.
+// inspectNextDue: NextDue says how many messages of a topic are ready, up to
+// storekit.MaxReadyCount, and the due time of the one that is claimed next.
 func inspectNextDue(s *harness) {
 	v := s.surveyor()
 	if got, err := v.NextDue(s.ctx); err != nil || len(got.Topics) > 0 || !got.At.Equal(s.now()) {

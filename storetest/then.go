@@ -71,7 +71,8 @@ func thenVerbs() []punctual.Verb {
 	return []punctual.Verb{punctual.SettleAck, punctual.SettleSnooze, punctual.SettleDiscard}
 }
 
-// thenState returns the state of a message after settleVerb has settled it by v, which is one of thenVerbs.
+// thenState returns the state of a message after settleVerb has settled it by v, which is one of
+// thenVerbs.
 func thenState(v punctual.Verb) punctual.State {
 	switch v {
 	case punctual.SettleSnooze:
@@ -97,7 +98,8 @@ func noted(delay time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{Topic: notes, ID: note, Body: []byte("note"), Delay: delay}
 }
 
-// followed returns the settlement of d by v with follow-ups. Its delay is the one that settleVerb gives the verb.
+// followed returns the settlement of d by v with follow-ups. Its delay is the one that settleVerb
+// gives the verb.
 func followed(d punctual.Delivery, v punctual.Verb, then ...punctual.NewMessage) punctual.Settlement {
 	x := punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: v, Then: then}
 	if v == punctual.SettleSnooze || v == punctual.SettleRetry || v == punctual.SettleExtend {
@@ -114,8 +116,9 @@ func (s *harness) follow(d punctual.Delivery, v punctual.Verb, then ...punctual.
 	}
 }
 
-// unfollowed makes a settlement with follow-ups, which must fail with want and change nothing: not the message, not its lease, not
-// the counts of the topics. refused is the number, from 1, of the follow-up that the error must name; 0 if it is to name none.
+// unfollowed makes a settlement with follow-ups, which must fail with want and change nothing: not
+// the message, not its lease, not the counts of the topics. refused is the number, from 1, of the
+// follow-up that the error must name; 0 if it is to name none.
 func (s *harness) unfollowed(x punctual.Settlement, want error, refused int, what string) {
 	s.Helper()
 	before, topics := s.snapshot(x.Topic, x.ID)
@@ -136,7 +139,8 @@ func (s *harness) unfollowed(x punctual.Settlement, want error, refused int, wha
 	}
 }
 
-// snapshot returns a message and, as a text, the counts of all topics, where the store has an Inspector.
+// snapshot returns a message and, as a text, the counts of all topics, where the store has an
+// Inspector.
 func (s *harness) snapshot(topic, id string) (punctual.Info, string) {
 	s.Helper()
 	i, err := punctual.As[punctual.Inspector](s.store)
@@ -158,7 +162,8 @@ func (s *harness) snapshot(topic, id string) (punctual.Info, string) {
 	return info, text.String()
 }
 
-// eachThenVerb runs f for each verb that may have follow-ups, on stores of their own where orders/x is leased.
+// eachThenVerb runs f for each verb that may have follow-ups, on stores of their own where orders/x
+// is leased.
 func (s *harness) eachThenVerb(f func(s *harness, v punctual.Verb, d punctual.Delivery)) {
 	s.Helper()
 	s.follows(storekit.ReachFamily)
@@ -197,8 +202,8 @@ func thenEachVerb(s *harness) {
 	})
 }
 
-// thenEverywhere: a follow-up does with its ID what a push would do, in every situation of the message that has the ID. The
-// settled message is another one, in a companion.
+// thenEverywhere: a follow-up does with its ID what a push would do, in every situation of the
+// message that has the ID. The settled message is another one, in a companion.
 func thenEverywhere(s *harness) {
 	s.follows(storekit.ReachFamily)
 	hows := []punctual.IfExists{punctual.IfExistsKeep, punctual.IfExistsFail, punctual.IfExistsReplaceDead, punctual.IfExistsReplace}
@@ -223,7 +228,8 @@ func thenEverywhere(s *harness) {
 	}
 }
 
-// thenMeets settles d with a follow-up whose ID is that of orders/x, and reports whether the follow-up is stored.
+// thenMeets settles d with a follow-up whose ID is that of orders/x, and reports whether the
+// follow-up is stored.
 func (s *harness) thenMeets(d punctual.Delivery, v punctual.Verb, how punctual.IfExists, at situation, last punctual.Delivery) bool {
 	s.Helper()
 	what := fmt.Sprintf("whose ID is that of a message that is %s (IfExists %d)", at.name, how)
@@ -256,8 +262,8 @@ func again(how punctual.IfExists) punctual.NewMessage {
 	return punctual.NewMessage{Topic: orders, ID: x, Body: []byte("again"), Delay: time.Hour, IfExists: how}
 }
 
-// thenItself: for a follow-up with the topic and the ID of the settled message the ID is free after an ack, has a dead message after a
-// discard, and a scheduled one after a snooze.
+// thenItself: for a follow-up with the topic and the ID of the settled message the ID is free after
+// an ack, has a dead message after a discard, and a scheduled one after a snooze.
 func thenItself(s *harness) {
 	s.follows(storekit.ReachFamily)
 	for _, v := range thenVerbs() {
@@ -272,8 +278,8 @@ func thenItself(s *harness) {
 	}
 }
 
-// thenItself settles orders/x with the follow-up m, which has the same topic and ID. stored tells whether m must be stored, and refused
-// whether the settlement must fail.
+// thenItself settles orders/x with the follow-up m, which has the same topic and ID. stored tells
+// whether m must be stored, and refused whether the settlement must fail.
 func (s *harness) thenItself(d punctual.Delivery, v punctual.Verb, m punctual.NewMessage, stored, refused bool, what string) {
 	s.Helper()
 	switch {
@@ -305,7 +311,8 @@ func (s *harness) thenItself(d punctual.Delivery, v punctual.Verb, m punctual.Ne
 	}
 }
 
-// thenItselfRemembered: after an ack of a message whose ID is remembered, the ID is in use for a follow-up with the same ID.
+// thenItselfRemembered: after an ack of a message whose ID is remembered, the ID is in use for a
+// follow-up with the same ID.
 func thenItselfRemembered(s *harness) {
 	s.follows(storekit.ReachFamily)
 	for _, topics := range []bool{false, true} {
@@ -354,7 +361,8 @@ type badFollowUp struct {
 	m    punctual.NewMessage
 }
 
-// badFollowUps returns follow-ups of orders/x that are refused. They need the message orders/x~taken, which is due in an hour.
+// badFollowUps returns follow-ups of orders/x that are refused. They need the message
+// orders/x~taken, which is due in an hour.
 func badFollowUps() []badFollowUp {
 	taken := punctual.NewMessage{Topic: orders, ID: x + "~taken"}
 	fails, changed := taken, taken
@@ -429,8 +437,8 @@ func thenRefusedAmong(s *harness) {
 	})
 }
 
-// thenPaused: a topic whose pushes are paused refuses follow-ups, too, before it is asked whether their ID is in use. Its companions
-// still take follow-ups.
+// thenPaused: a topic whose pushes are paused refuses follow-ups, too, before it is asked whether
+// their ID is in use. Its companions still take follow-ups.
 func thenPaused(s *harness) {
 	s.follows(storekit.ReachFamily)
 	s.inspector()
@@ -482,7 +490,8 @@ func thenStale(s *harness) {
 	}
 }
 
-// thenLate: when the lease has run out, the token is still the current one, so that a settlement with follow-ups succeeds.
+// thenLate: when the lease has run out, the token is still the current one, so that a settlement
+// with follow-ups succeeds.
 func thenLate(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		s.clock.Set(d.LeaseUntil.Add(time.Second))
@@ -492,8 +501,8 @@ func thenLate(s *harness) {
 	})
 }
 
-// thenCancelled: after a cancel under the lease an ack and a discard store their follow-ups as without the cancel. A snooze ends the
-// message and stores none.
+// thenCancelled: after a cancel under the lease an ack and a discard store their follow-ups as
+// without the cancel. A snooze ends the message and stores none.
 func thenCancelled(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		s.outcome(cancel(orders, x), punctual.ErrLeased, isLeased)
@@ -626,7 +635,8 @@ func thenDelays(s *harness) {
 	s.one(bills)
 }
 
-// thenNamed: each follow-up without an ID gets an ID that no other one has, and that is within reach of the settlement.
+// thenNamed: each follow-up without an ID gets an ID that no other one has, and that is within
+// reach of the settlement.
 func thenNamed(s *harness) {
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
 		anonymous := punctual.NewMessage{Topic: bills}
@@ -645,7 +655,8 @@ func thenNamed(s *harness) {
 	})
 }
 
-// thenNamedMany: in a call with a key, too, each follow-up without an ID gets one that no other has, and a copy of the call makes none.
+// thenNamedMany: in a call with a key, too, each follow-up without an ID gets one that no other
+// has, and a copy of the call makes none.
 func thenNamedMany(s *harness) {
 	const n = 8
 	var items []punctual.Settlement
@@ -673,8 +684,8 @@ func thenNamedMany(s *harness) {
 	}
 }
 
-// thenBehindRefused: an item that is refused because of its follow-up leaves its message as it is, and the follow-ups of later items of
-// the call find it so.
+// thenBehindRefused: an item that is refused because of its follow-up leaves its message as it is,
+// and the follow-ups of later items of the call find it so.
 func thenBehindRefused(s *harness) {
 	s.follows(storekit.ReachFamily)
 	for _, v := range thenVerbs() {
@@ -683,7 +694,8 @@ func thenBehindRefused(s *harness) {
 		a := s.one(orders)
 		s.push(order(second, 0))
 		b := s.one(orders)
-		// Both follow-ups of the first item are for its family: the one that is refused stands behind one that is not.
+		// Both follow-ups of the first item are for its family: the one that is refused stands
+		// behind one that is not.
 		taken := punctual.NewMessage{Topic: orders, ID: b.ID, IfExists: punctual.IfExistsFail}
 		fresh := punctual.NewMessage{Topic: orders, ID: a.ID + "~new"}
 		behind := punctual.NewMessage{Topic: orders, ID: a.ID, IfExists: punctual.IfExistsFail}
@@ -701,7 +713,8 @@ func thenBehindRefused(s *harness) {
 	}
 }
 
-// thenInOrder: the follow-up of each settlement in a call finds what the settlements before it have stored.
+// thenInOrder: the follow-up of each settlement in a call finds what the settlements before it have
+// stored.
 func thenInOrder(s *harness) {
 	s.follows(storekit.ReachFamily)
 	var items []punctual.Settlement
@@ -763,7 +776,8 @@ func thenBatch(s *harness) {
 	s.none(bills, "behind the two that were stored")
 }
 
-// thenTakesLease: a follow-up that replaces a leased message ends its lease, also for an ack in the same call.
+// thenTakesLease: a follow-up that replaces a leased message ends its lease, also for an ack in the
+// same call.
 func thenTakesLease(s *harness) {
 	s.follows(storekit.ReachFamily)
 	d := bringLeased(s)
@@ -826,8 +840,8 @@ func thenWakesDue(s *harness) {
 	})
 }
 
-// thenBeforeLater: a settlement takes effect before a later one of the same message in its call, also when the topic of its follow-up
-// has to be made first.
+// thenBeforeLater: a settlement takes effect before a later one of the same message in its call,
+// also when the topic of its follow-up has to be made first.
 func thenBeforeLater(s *harness) {
 	s.follows(storekit.ReachFamily)
 	for _, v := range []punctual.Verb{punctual.SettleAck, punctual.SettleSnooze, punctual.SettleDiscard} {
@@ -842,9 +856,10 @@ func thenBeforeLater(s *harness) {
 	}
 }
 
-// thenInOrderAcross: the order of a call holds between the topics of a family, too. A follow-up with IfExistsReplaceDead replaces a
-// message that an item before it in the call has discarded. If the discard comes after it, the message is leased and is kept. A store
-// that sends the topics side by side goes wrong in one of the two orders, so both are tried, several times.
+// thenInOrderAcross: the order of a call holds between the topics of a family, too. A follow-up
+// with IfExistsReplaceDead replaces a message that an item before it in the call has discarded. If
+// the discard comes after it, the message is leased and is kept. A store that sends the topics side
+// by side goes wrong in one of the two orders, so both are tried, several times.
 func thenInOrderAcross(s *harness) {
 	s.follows(storekit.ReachFamily)
 	for try := range 12 {
@@ -914,8 +929,8 @@ func thenAnywhere(s *harness) {
 	})
 }
 
-// thenOutOfReach: a settlement with a follow-up that the store cannot store in one step with it fails with ErrUnsupported and changes
-// nothing.
+// thenOutOfReach: a settlement with a follow-up that the store cannot store in one step with it
+// fails with ErrUnsupported and changes nothing.
 func thenOutOfReach(s *harness) {
 	reach := s.reach()
 	if reach == storekit.ReachAny {
@@ -952,7 +967,8 @@ func thenReopened(s *harness) {
 	})
 }
 
-// thenRepeated: a copy of a call with follow-ups is answered as the first call was, and stores nothing.
+// thenRepeated: a copy of a call with follow-ups is answered as the first call was, and stores
+// nothing.
 func thenRepeated(s *harness) {
 	s.repeater()
 	s.eachThenVerb(func(s *harness, v punctual.Verb, d punctual.Delivery) {
@@ -965,7 +981,8 @@ func thenRepeated(s *harness) {
 	})
 }
 
-// thenChain: a message is followed by one in another topic, that by a third, and that by the first anew.
+// thenChain: a message is followed by one in another topic, that by a third, and that by the first
+// anew.
 func thenChain(s *harness) {
 	s.follows(storekit.ReachFamily)
 	s.push(order(x, 0))

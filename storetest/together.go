@@ -98,8 +98,8 @@ func togetherClaim(s *harness) {
 	}
 }
 
-// whileClaimed lets one client claim n messages, one after the other, while another one amends each of them. It
-// returns which messages were delivered, and the error of each amendment.
+// whileClaimed lets one client claim n messages, one after the other, while another one amends each
+// of them. It returns which messages were delivered, and the error of each amendment.
 func (s *harness) whileClaimed(n int, change func(id string) punctual.Amendment) (map[string]bool, map[string]error) {
 	s.Helper()
 	batch := make([]punctual.NewMessage, n)

@@ -56,8 +56,8 @@ func (s *harness) wantSettings(topic string, want punctual.Settings) {
 	}
 }
 
-// defaults returns the settings of a topic that was never configured. Their Partitions come from the store, which may be configured
-// to divide new topics.
+// defaults returns the settings of a topic that was never configured. Their Partitions come from
+// the store, which may be configured to divide new topics.
 func (s *harness) defaults() punctual.Settings {
 	s.Helper()
 	d := punctual.DefaultSettings()
@@ -67,9 +67,10 @@ func (s *harness) defaults() punctual.Settings {
 	return d
 }
 
-// everySetting returns a patch that sets all settings. It goes through the fields by reflection, so that a setting which is added later
-// is among them. It leaves out those that the store cannot change: Partitions in any case, FinishedRetention in a store that keeps no
-// finished records, and Emit and EmitKeep in one that tells of no events.
+// everySetting returns a patch that sets all settings. It goes through the fields by reflection, so
+// that a setting which is added later is among them. It leaves out those that the store cannot
+// change: Partitions in any case, FinishedRetention in a store that keeps no finished records, and
+// Emit and EmitKeep in one that tells of no events.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()
 	var p punctual.SettingsPatch
@@ -185,8 +186,8 @@ func (s *harness) wantTopics(want ...string) {
 	}
 }
 
-// topicConfigureIf: with If a change is made only while the settings have the values that it names, which are the defaults for a topic that
-// does not exist.
+// topicConfigureIf: with If a change is made only while the settings have the values that it names,
+// which are the defaults for a topic that does not exist.
 func topicConfigureIf(s *harness) {
 	in := s.inspector()
 	refused := func(p punctual.SettingsPatch, what string) {
@@ -223,7 +224,8 @@ func topicConfigureIf(s *harness) {
 	s.wantSettings(orders, want)
 }
 
-// topicConfiguredByMany: programs that each add a group at the same time undo no change of another one.
+// topicConfiguredByMany: programs that each add a group at the same time undo no change of another
+// one.
 func topicConfiguredByMany(s *harness) {
 	s.inspector()
 	const programs = 12
@@ -366,7 +368,8 @@ func topicPushPaused(s *harness) {
 	s.ack(s.one(orders))
 }
 
-// topicPausedOrder: a push is checked for what is wrong in itself, then for the topic's pause, then for its ID.
+// topicPausedOrder: a push is checked for what is wrong in itself, then for the topic's pause, then
+// for its ID.
 func topicPausedOrder(s *harness) {
 	bringReady(s)
 	s.configure(orders, punctual.SettingsPatch{PushPaused: ptr(true)})
@@ -385,8 +388,8 @@ func topicPausedOrder(s *harness) {
 	s.wantBody("body of x")
 }
 
-// topicSettingsUsed: a setting counts as it is when it is used. The time for which an ID is remembered, however, is fixed when its
-// message finishes.
+// topicSettingsUsed: a setting counts as it is when it is used. The time for which an ID is
+// remembered, however, is fixed when its message finishes.
 func topicSettingsUsed(s *harness) {
 	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour), DedupeWindow: ptr(time.Hour), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Hour}}})
 	bringReady(s)
@@ -530,8 +533,9 @@ func (s *harness) divide(topic string, n int) {
 	}
 }
 
-// topicDivided: the messages of a topic in many partitions are found by a push of their IDs, by Get, by a cancel and by a claim.
-// After a deletion the topic may be created again with another number of partitions.
+// topicDivided: the messages of a topic in many partitions are found by a push of their IDs, by
+// Get, by a cancel and by a claim. After a deletion the topic may be created again with another
+// number of partitions.
 func topicDivided(s *harness) {
 	const n = 24
 	var last int64

@@ -53,8 +53,8 @@ func asleep() {
 	}
 }
 
-// wakeUp runs several rounds: it calls scene, starts a claim that waits, calls event, expects that the claim returns orders/x, and
-// acks the message.
+// wakeUp runs several rounds: it calls scene, starts a claim that waits, calls event, expects that
+// the claim returns orders/x, and acks the message.
 func (s *harness) wakeUp(after string, scene, event func()) {
 	s.Helper()
 	for i := range rounds {
@@ -85,8 +85,8 @@ func waitOtherTopic(s *harness) {
 	}
 }
 
-// waitFarPush: while no message is pending a claim may sleep without polling. So the store must notify it of the first message,
-// however far ahead that is due.
+// waitFarPush: while no message is pending a claim may sleep without polling. So the store must
+// notify it of the first message, however far ahead that is due.
 func waitFarPush(s *harness) {
 	for _, ahead := range []time.Duration{3 * time.Second, 11 * time.Second, time.Minute, 59 * time.Minute} {
 		s.wakeUp(fmt.Sprintf("the due time, %v ahead, of a message pushed meanwhile", ahead), func() {}, func() {
@@ -96,8 +96,9 @@ func waitFarPush(s *harness) {
 	}
 }
 
-// suddenClock is a clock that can be put forward without a notice to those who wait for a time: their waits last as long as
-// before. A machine that was suspended, or whose clock is set, does the same.
+// suddenClock is a clock that can be put forward without a notice to those who wait for a time:
+// their waits last as long as before. A machine that was suspended, or whose clock is set, does the
+// same.
 type suddenClock struct {
 	*storekit.ManualClock
 	ahead atomic.Int64 // how far it is ahead of the ManualClock, in ns
@@ -111,8 +112,9 @@ func (c *suddenClock) After(t time.Time) (<-chan time.Time, func()) {
 	return c.ManualClock.After(t.Add(-c.by()))
 }
 
-// waitWithoutNotice: while something is pending, a waiting claim polls once a second. The case allows two seconds, because the claim may
-// read the clock only after the case has begun to move it.
+// waitWithoutNotice: while something is pending, a waiting claim polls once a second. The case
+// allows two seconds, because the claim may read the clock only after the case has begun to move
+// it.
 func waitWithoutNotice(s *harness) {
 	c := &suddenClock{ManualClock: s.clock}
 	s.store = s.opener.open(c)
@@ -164,8 +166,8 @@ func waitReplace(s *harness) {
 	})
 }
 
-// waitFirstCancelled: a claim that sleeps until the due time of a message that is cancelled meanwhile must wait for the next
-// message then.
+// waitFirstCancelled: a claim that sleeps until the due time of a message that is cancelled
+// meanwhile must wait for the next message then.
 func waitFirstCancelled(s *harness) {
 	s.wakeUp("the first was cancelled and its own due time came", func() {
 		s.push(order("first", time.Second))
@@ -233,8 +235,8 @@ func waitResume(s *harness) {
 	})
 }
 
-// waitNotEarly moves the clock up to the due time in steps, and the claim must not return before. Then wakes also checks that
-// Delivery.Delivered is not before the due time.
+// waitNotEarly moves the clock up to the due time in steps, and the claim must not return before.
+// Then wakes also checks that Delivery.Delivered is not before the due time.
 func waitNotEarly(s *harness) {
 	for range rounds {
 		r := s.push(order(x, 10*time.Millisecond+300*time.Microsecond))
@@ -305,8 +307,8 @@ func waitOneOfMany(s *harness) {
 	}
 }
 
-// awaitGivenBack waits until a message is ready again that was leased to a claim which has ended. The clock stands still, so the
-// lease has not run out: the store has given the message back.
+// awaitGivenBack waits until a message is ready again that was leased to a claim which has ended.
+// The clock stands still, so the lease has not run out: the store has given the message back.
 func (s *harness) awaitGivenBack(topic, id string) {
 	s.Helper()
 	var info punctual.Info
@@ -366,8 +368,9 @@ func waitCancelled(s *harness) {
 	}
 }
 
-// oneAfterEnded claims one message, as the method one does, after waiting claims have ended with their contexts. Where the answers
-// of claims may be lost, one of those claims may have leased the message, so that it comes only when the store has given it back.
+// oneAfterEnded claims one message, as the method one does, after waiting claims have ended with
+// their contexts. Where the answers of claims may be lost, one of those claims may have leased the
+// message, so that it comes only when the store has given it back.
 func (s *harness) oneAfterEnded(topic string) punctual.Delivery {
 	s.Helper()
 	if s.opener.lossyClaims {
@@ -410,7 +413,8 @@ func (s *harness) closeStore() {
 	}
 }
 
-// callClose returns what Close of the store returns. The case fails when Close does not return within its waitLimit.
+// callClose returns what Close of the store returns. The case fails when Close does not return
+// within its waitLimit.
 func (s *harness) callClose() (err error) {
 	s.Helper()
 	done := make(chan struct{})

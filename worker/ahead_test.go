@@ -49,8 +49,8 @@ func aheadLoads() []aheadLoad {
 	}
 }
 
-// lateness handles a load and returns by how much each message was late, sorted, and how many claims asked for more than
-// there are slots.
+// lateness handles a load and returns by how much each message was late, sorted, and how many
+// claims asked for more than there are slots.
 func (l aheadLoad) lateness(t *testing.T, ahead bool) (late []time.Duration, claimsAhead int) {
 	r := newRig(t)
 	var mu sync.Mutex
@@ -107,8 +107,9 @@ func (l aheadLoad) lateness(t *testing.T, ahead bool) (late []time.Duration, cla
 	return late, claimsAhead
 }
 
-// TestSlowAheadDelaysNobody: claiming ahead adds at most 5 ms to the lateness that half of the messages, nine in ten and 99 in a
-// hundred do not exceed. The latest message may be 55 ms later, because a message that was claimed ahead is given back after 50 ms.
+// TestSlowAheadDelaysNobody: claiming ahead adds at most 5 ms to the lateness that half of the
+// messages, nine in ten and 99 in a hundred do not exceed. The latest message may be 55 ms later,
+// because a message that was claimed ahead is given back after 50 ms.
 func TestSlowAheadDelaysNobody(t *testing.T) {
 	for _, l := range aheadLoads() {
 		t.Run(l.name, func(t *testing.T) {
@@ -196,8 +197,8 @@ func (b *busy) leased() int {
 	return int(s.Leased)
 }
 
-// What was claimed ahead is given back when the slots do not take it, and nothing more is claimed ahead in the 800 ms after
-// that, because aheadRest is a second.
+// What was claimed ahead is given back when the slots do not take it, and nothing more is claimed
+// ahead in the 800 ms after that, because aheadRest is a second.
 func TestAheadIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(t)
@@ -247,7 +248,8 @@ func TestStopGivesBackAhead(t *testing.T) {
 	})
 }
 
-// Stop counts the handlers that run and no messages that were claimed ahead, which are not given back yet because a claim hangs.
+// Stop counts the handlers that run and no messages that were claimed ahead, which are not given
+// back yet because a claim hangs.
 func TestStopCountsNothingAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -384,7 +386,8 @@ func newSlowStore(t *testing.T, n int) *slowStore {
 	return b
 }
 
-// When each call of the store takes 4 ms, a claim brings more messages than there are slots, and a call settles more.
+// When each call of the store takes 4 ms, a claim brings more messages than there are slots, and a
+// call settles more.
 func TestSlowStoreIsAskedForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSlowStore(t, 10_000)
@@ -404,7 +407,8 @@ func TestSlowStoreIsAskedForMore(t *testing.T) {
 	})
 }
 
-// However long a store takes to settle, only some messages for each slot wait for it beside the slots. Stop waits for them.
+// However long a store takes to settle, only some messages for each slot wait for it beside the
+// slots. Stop waits for them.
 func TestSettledBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSlowStore(t, 10_000)

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// backoff gives the waits between the tries of a call that keeps failing. Waits begin at 50 ms and double up to 5 s. Each
-// is shortened at random by up to half, so that workers whose calls failed together do not try again together. The zero value
-// is ready to use. It is not safe for concurrent use.
+// backoff gives the waits between the tries of a call that keeps failing. Waits begin at 50 ms and
+// double up to 5 s. Each is shortened at random by up to half, so that workers whose calls failed
+// together do not try again together. The zero value is ready to use. It is not safe for concurrent
+// use.
 type backoff struct{ tries int }
 
 const (

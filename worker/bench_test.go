@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// BenchmarkWorker measures claim, handle and ack of messages that are due. Over the store in memory it shows what a worker
-// costs, because that store does little itself.
+// BenchmarkWorker measures claim, handle and ack of messages that are due. Over the store in memory
+// it shows what a worker costs, because that store does little itself.
 func BenchmarkWorker(b *testing.B) {
 	for _, slots := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("memstore/slots=%d", slots), func(b *testing.B) { drain(b, memstore.New(nil), slots, 1) })
@@ -67,8 +67,8 @@ func drain(b *testing.B, store punctual.Store, slots, topics int) {
 	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
-// cpuTime is the processor time that the process has used so far. On a machine that others use too it says more than the time
-// that passed.
+// cpuTime is the processor time that the process has used so far. On a machine that others use too
+// it says more than the time that passed.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

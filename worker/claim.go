@@ -14,21 +14,24 @@ import (
 type ask struct {
 	polls []*polled
 	claim punctual.Claim
-	// reserved is the slots that slots.reserve has reserved for the claim; none for a claim ahead of free slots and for
-	// poller.second.
+	// reserved is the slots that slots.reserve has reserved for the claim; none for a claim ahead
+	// of free slots and for poller.second.
 	reserved reservation
 	cancel   context.CancelFunc
-	// late is when the claim will have taken too long; zero once giveUp or giveUpLate has acted on that.
+	// late is when the claim will have taken too long; zero once giveUp or giveUpLate has acted on
+	// that.
 	late    time.Time
 	givenUp bool
-	// suspected reports that the claim is given up early unless it returns soon, because the claim beside it has found a message.
+	// suspected reports that the claim is given up early unless it returns soon, because the claim
+	// beside it has found a message.
 	suspected bool
 
 	got *claimed
 	err error
 }
 
-// askAll sends a claim for each group, and one for all topics that are in no group, as far as there are slots.
+// askAll sends a claim for each group, and one for all topics that are in no group, as far as there
+// are slots.
 func (p *poller) askAll() {
 	now := time.Now()
 	if p.whole != nil {
@@ -68,9 +71,10 @@ func (p *poller) askAll() {
 	p.ask(shared, p.w.slots.total)
 }
 
-// awaitsSlot reports whether a claim of many topics is to wait until there is a slot beside the kept ones. Without such a
-// slot it could only name the topics that have no message in a slot, which is another list for each claim, and a store may
-// recognise a list that it has seen. The wait is short because most handlers return soon.
+// awaitsSlot reports whether a claim of many topics is to wait until there is a slot beside the
+// kept ones. Without such a slot it could only name the topics that have no message in a slot,
+// which is another list for each claim, and a store may recognise a list that it has seen. The wait
+// is short because most handlers return soon.
 func (p *poller) awaitsSlot(now time.Time) bool {
 	switch {
 	case len(p.polls) <= drawnEach || p.w.slots.spare():
@@ -82,10 +86,11 @@ func (p *poller) awaitsSlot(now time.Time) bool {
 	return now.Before(p.short.Add(shortFor))
 }
 
-// awaitsOthers reports whether topics that are in no group are to wait for the claims of other topics, to share the next claim
-// with them. If each claim of some of many topics ended at another time, one claim would never name all of them again. So
-// where topics outnumber the slots, claims of some of the topics end together, at rejoin, unless they do not wait or hardly any time is
-// left until then. When rejoin is past, awaitsOthers sets the next one.
+// awaitsOthers reports whether topics that are in no group are to wait for the claims of other
+// topics, to share the next claim with them. If each claim of some of many topics ended at another
+// time, one claim would never name all of them again. So where topics outnumber the slots, claims
+// of some of the topics end together, at rejoin, unless they do not wait or hardly any time is left
+// until then. When rejoin is past, awaitsOthers sets the next one.
 func (p *poller) awaitsOthers(now time.Time, alone bool) bool {
 	switch {
 	case !p.outnumbered() || p.untilRejoin(now) > 0:
@@ -97,8 +102,8 @@ func (p *poller) awaitsOthers(now time.Time, alone bool) bool {
 	return false
 }
 
-// untilRejoin is how long a claim of some of the topics is to wait in the store, so that it ends at rejoin. It is 0 when less
-// than shortestBackoff is left.
+// untilRejoin is how long a claim of some of the topics is to wait in the store, so that it ends at
+// rejoin. It is 0 when less than shortestBackoff is left.
 func (p *poller) untilRejoin(now time.Time) time.Duration {
 	if left := p.rejoin.Sub(now); left >= shortestBackoff {
 		return left
@@ -106,9 +111,10 @@ func (p *poller) untilRejoin(now time.Time) time.Duration {
 	return 0
 }
 
-// ask sends a claim for those topics of all that may have a slot, in the order of all, and reserves slots for the claim, up to
-// the number most. A claim that is to bring messages ahead of free slots names all topics and reserves no slots. ask sends
-// nothing when there is no slot and nothing to claim ahead.
+// ask sends a claim for those topics of all that may have a slot, in the order of all, and reserves
+// slots for the claim, up to the number most. A claim that is to bring messages ahead of free slots
+// names all topics and reserves no slots. ask sends nothing when there is no slot and nothing to
+// claim ahead.
 func (p *poller) ask(all []*polled, most int) {
 	long := p.quiet(time.Now())
 	if long {
@@ -157,8 +163,8 @@ func (p *poller) send(a *ask) {
 	}()
 }
 
-// quiet reports whether claims are to be long: the worker has one topic, no message was found for quietFor, and no claim hangs
-// or fails.
+// quiet reports whether claims are to be long: the worker has one topic, no message was found for
+// quietFor, and no claim hangs or fails.
 func (p *poller) quiet(now time.Time) bool {
 	if len(p.polls) > 1 || p.polls[0].tries.tries > 0 || now.Sub(p.found) < quietFor {
 		return false
@@ -167,8 +173,9 @@ func (p *poller) quiet(now time.Time) bool {
 	return late == 0 || late == 1 && p.second != nil
 }
 
-// askSecond sends the second claim beside a long one. It asks for one message, for which the long claim has left a slot. Where
-// the topic may have only one slot, the message that comes first, of either claim, gets it.
+// askSecond sends the second claim beside a long one. It asks for one message, for which the long
+// claim has left a slot. Where the topic may have only one slot, the message that comes first, of
+// either claim, gets it.
 func (p *poller) askSecond() {
 	if !p.awaitsSecond() {
 		return
@@ -194,8 +201,8 @@ func (p *poller) awaitsSecond() bool {
 	return p.whole != nil && p.whole.claim.Wait == longWait && !p.whole.suspected && p.second == nil && p.polls[0].late < mostLate
 }
 
-// mayTake is how long a claim may take before it is late. A claim of one topic may always take claimWait and lateCall, also
-// when its own wait is shorter, because no other topic waits for it.
+// mayTake is how long a claim may take before it is late. A claim of one topic may always take
+// claimWait and lateCall, also when its own wait is shorter, because no other topic waits for it.
 func (a *ask) mayTake() time.Duration {
 	if len(a.polls) == 1 {
 		return max(claimWait, a.claim.Wait) + lateCall
@@ -224,7 +231,8 @@ type claimed struct {
 	clock time.Time
 }
 
-// claim makes one claim, takes note of the store's clock, and reports a claim that did not fail to the observer.
+// claim makes one claim, takes note of the store's clock, and reports a claim that did not fail to
+// the observer.
 func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) {
 	got := &claimed{sent: time.Now()}
 	var err error

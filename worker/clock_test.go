@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// TestClockBound: the bound is never before what the store's clock can show. Of two bounds the earlier one
-// counts unless the clock was seen beyond it.
+// TestClockBound: the bound is never before what the store's clock can show. Of two bounds the
+// earlier one counts unless the clock was seen beyond it.
 func TestClockBound(t *testing.T) {
 	local, store := time.Now(), time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC) // nothing is common to them but their speed
 	after := func(d time.Duration) time.Time { return local.Add(d) }

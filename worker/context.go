@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// The context of a handler ends before the handler returns for three reasons: its timeout, the end of its lease or a cancel, the
-// end of its session. One goroutine, the watcher, ends the contexts of all messages in flight whose time is over, so that a message
-// needs no timer and no entry in a list of child contexts for which every slot would have to take one lock. The answer to a renewal
+// The context of a handler ends before the handler returns for three reasons: its timeout, the end
+// of its lease or a cancel, the end of its session. One goroutine, the watcher, ends the contexts
+// of all messages in flight whose time is over, so that a message needs no timer and no entry in a
+// list of child contexts for which every slot would have to take one lock. The answer to a renewal
 // that reports a lost lease or a cancel ends the context as well (Worker.renewed).
 
-// handlerContext is the context of one handler. It is cheap until the handler calls Done or context.Cause, or derives another
-// context. Then it makes a context of the standard library and forwards to that one, so that context.Cause and derived contexts
-// work as usual, and derived contexts need no goroutine.
+// handlerContext is the context of one handler. It is cheap until the handler calls Done or
+// context.Cause, or derives another context. Then it makes a context of the standard library and
+// forwards to that one, so that context.Cause and derived contexts work as usual, and derived
+// contexts need no goroutine.
 type handlerContext struct {
 	context.Context // gives the values; it never ends
 	deadline        time.Time
@@ -23,7 +25,8 @@ type handlerContext struct {
 	mu sync.Mutex
 	// err and cause are what the context ended with; nil until then. Guarded by mu.
 	err, cause error
-	// standard is the standard library's context, nil until it is needed; root and cancel end it. Guarded by mu.
+	// standard is the standard library's context, nil until it is needed; root and cancel end it.
+	// Guarded by mu.
 	standard context.Context
 	root     *contextRoot
 	cancel   context.CancelCauseFunc
@@ -37,7 +40,8 @@ func (c *handlerContext) init(s *session, deadline time.Time) {
 	c.Context, c.deadline, c.open = s.values, deadline, s.open
 }
 
-// end ends c with err, which is context.Canceled or context.DeadlineExceeded, and cause. It does nothing if c has ended already.
+// end ends c with err, which is context.Canceled or context.DeadlineExceeded, and cause. It does
+// nothing if c has ended already.
 func (c *handlerContext) end(err, cause error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -79,7 +83,8 @@ func (c *handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.de
 
 func (c *handlerContext) Done() <-chan struct{} { return c.needed().Done() }
 
-// Err returns the error of the standard context once there is one, so that Err does not report an end before Done is closed.
+// Err returns the error of the standard context once there is one, so that Err does not report an
+// end before Done is closed.
 func (c *handlerContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +94,8 @@ func (c *handlerContext) Err() error {
 	return c.err
 }
 
-// Value returns the value for key. The standard library looks up a key of type *int to find its own context, for
-// context.Cause and for derived contexts; that lookup goes to the standard context.
+// Value returns the value for key. The standard library looks up a key of type *int to find its own
+// context, for context.Cause and for derived contexts; that lookup goes to the standard context.
 func (c *handlerContext) Value(key any) any {
 	if _, ok := key.(*int); ok {
 		return c.needed().Value(key)
@@ -98,12 +103,13 @@ func (c *handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// contextRoot is the parent of a handler's standard context, to which it gives values and a deadline. Its method end ends
-// the child with an error that the standard library's own cancel functions cannot set, such as DeadlineExceeded at a time of the
-// worker's choice. No other code sees the root.
+// contextRoot is the parent of a handler's standard context, to which it gives values and a
+// deadline. Its method end ends the child with an error that the standard library's own cancel
+// functions cannot set, such as DeadlineExceeded at a time of the worker's choice. No other code
+// sees the root.
 //
-// It relies on the standard library calling the AfterFunc method of a parent that has one (see context.AfterFunc), here
-// once for each root.
+// It relies on the standard library calling the AfterFunc method of a parent that has one (see
+// context.AfterFunc), here once for each root.
 type contextRoot struct {
 	context.Context                 // gives the values; it never ends
 	deadline        time.Time       // zero: none
@@ -116,7 +122,8 @@ type contextRoot struct {
 // contextEnd is what a context ended with. It is immutable.
 type contextEnd struct {
 	err error
-	// values has the values of the root, and is a cancelled context in which context.Cause finds the cause.
+	// values has the values of the root, and is a cancelled context in which context.Cause finds
+	// the cause.
 	values context.Context
 }
 
@@ -147,8 +154,8 @@ func (r *contextRoot) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// AfterFunc keeps f, which ends the child, for end. The function that it returns does nothing, because f is freed together with
-// the root.
+// AfterFunc keeps f, which ends the child, for end. The function that it returns does nothing,
+// because f is freed together with the root.
 func (r *contextRoot) AfterFunc(f func()) (stop func() bool) {
 	r.endChild = f
 	return nothingToFree

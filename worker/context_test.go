@@ -30,8 +30,8 @@ func derive(ctx context.Context) map[string]context.Context {
 	}
 }
 
-// contextGoroutines counts the goroutines that package context has started from the caller's goroutine.
-// Those started from other goroutines do not count, because they come and go meanwhile.
+// contextGoroutines counts the goroutines that package context has started from the caller's
+// goroutine. Those started from other goroutines do not count, because they come and go meanwhile.
 func contextGoroutines(t *testing.T) int {
 	t.Helper()
 	var stacks strings.Builder
@@ -45,7 +45,8 @@ func contextGoroutines(t *testing.T) int {
 	return strings.Count(stacks.String(), fmt.Sprintf("created by context.(*cancelCtx).propagateCancel in goroutine %d\n", self))
 }
 
-// foreign is a context with a Done channel of its own. Package context has to wait for that in a goroutine.
+// foreign is a context with a Done channel of its own. Package context has to wait for that in a
+// goroutine.
 type foreign struct {
 	context.Context
 	done chan struct{}
@@ -53,8 +54,9 @@ type foreign struct {
 
 func (f foreign) Done() <-chan struct{} { return f.done }
 
-// TestContextGoroutinesAreSeen: a context with a cancel and one with a time limit cost a goroutine each where they are derived from a
-// foreign one. So contextGoroutines, which the next test uses, counts what it should.
+// TestContextGoroutinesAreSeen: a context with a cancel and one with a time limit cost a goroutine
+// each where they are derived from a foreign one. So contextGoroutines, which the next test uses,
+// counts what it should.
 func TestContextGoroutinesAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -189,7 +191,8 @@ func TestHandlerContextDeadline(t *testing.T) {
 	})
 }
 
-// TestDrainEndsItsHandlersAsItsContextEnds: the context of a handler ends with the error and the cause of Drain's context.
+// TestDrainEndsItsHandlersAsItsContextEnds: the context of a handler ends with the error and the
+// cause of Drain's context.
 func TestDrainEndsItsHandlersAsItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -210,7 +213,8 @@ func TestDrainEndsItsHandlersAsItsContextEnds(t *testing.T) {
 	})
 }
 
-// TestWorkerTellsOfATimeoutWhileARenewalHangs: the watcher, which ends contexts, does not wait for the store.
+// TestWorkerTellsOfATimeoutWhileARenewalHangs: the watcher, which ends contexts, does not wait for
+// the store.
 func TestWorkerTellsOfATimeoutWhileARenewalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

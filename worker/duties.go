@@ -14,38 +14,42 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A worker does the duties of its own topics (package duties), so that a program needs no server for them. For a group it
-// copies the messages of the topic. In a store that reaches only a family it forwards the follow-ups of its topics. With
-// Config.Schedules it stores the occurrences of their schedules. The handlers of duties run in workers of their own, so that
-// they take no slots from the handlers of the program. Several processes that do the same duty share it.
+// A worker does the duties of its own topics (package duties), so that a program needs no server
+// for them. For a group it copies the messages of the topic. In a store that reaches only a family
+// it forwards the follow-ups of its topics. With Config.Schedules it stores the occurrences of
+// their schedules. The handlers of duties run in workers of their own, so that they take no slots
+// from the handlers of the program. Several processes that do the same duty share it.
 
 const (
 	// dutySlots is the Concurrency of a duty's worker, whose handlers mostly wait for the store.
 	dutySlots = 64
 	// dutyStop is how long a duty's worker may take to stop.
 	dutyStop = 5 * time.Second
-	// checkGroupsTime bounds the check for topics with groups at Start and Drain, askAbilities the call that asks what the store
-	// can do.
+	// checkGroupsTime bounds the check for topics with groups at Start and Drain, askAbilities the
+	// call that asks what the store can do.
 	checkGroupsTime, askAbilities = time.Second, 5 * time.Second
 	// groupsAtOnce is how many topics are checked for groups at the same time.
 	groupsAtOnce = 16
 )
 
-// HandleGroup registers the handler of a group of the topic (Settings.Groups). The group gets a copy of each message of the topic.
-// HandleGroup is Handle of punctual.GroupTopic(topic, group). A worker that handles a group also makes the copies for all groups
-// of the topic, unless the server in front of the store does so (Abilities.Duties).
+// HandleGroup registers the handler of a group of the topic (Settings.Groups). The group gets a
+// copy of each message of the topic. HandleGroup is Handle of punctual.GroupTopic(topic, group). A
+// worker that handles a group also makes the copies for all groups of the topic, unless the server
+// in front of the store does so (Abilities.Duties).
 func (w *Worker) HandleGroup(topic, group string, h punctual.Handler, opts ...HandleOption) {
 	w.Handle(punctual.GroupTopic(topic, group), h, opts...)
 }
 
-// HandleGroup registers f as the handler of a group of a typed topic: w.HandleGroup(t.Name(), group, t.Handler(f), opts...).
+// HandleGroup registers f as the handler of a group of a typed topic: w.HandleGroup(t.Name(),
+// group, t.Handler(f), opts...).
 func HandleGroup[T any](w *Worker, t *punctual.Topic[T], group string, f func(ctx context.Context, v T, d *punctual.Delivery) error, opts ...HandleOption) {
 	w.HandleGroup(t.Name(), group, t.Handler(f), opts...)
 }
 
-// checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups itself, because these are for the
-// duty that copies them: a message that another handler acks never reaches the groups. checkGroups asks the store once for each
-// topic of ungrouped, for checkGroupsTime in all. A topic whose settings are not known by then passes, also if the store
+// checkGroups returns an ErrInvalid if the worker handles the messages of a topic with groups
+// itself, because these are for the duty that copies them: a message that another handler acks
+// never reaches the groups. checkGroups asks the store once for each topic of ungrouped, for
+// checkGroupsTime in all. A topic whose settings are not known by then passes, also if the store
 // ignores that its context has ended. late waits for such calls.
 func (w *Worker) checkGroups(ctx context.Context) (late *sync.WaitGroup, err error) {
 	late = &sync.WaitGroup{}
@@ -87,8 +91,8 @@ func (w *Worker) checkGroups(ctx context.Context) (late *sync.WaitGroup, err err
 	return late, errors.Join(found...)
 }
 
-// ungrouped returns the topics that must have no groups: all but companions and the topics of a duty. It returns none if the
-// worker cannot start anyway.
+// ungrouped returns the topics that must have no groups: all but companions and the topics of a
+// duty. It returns none if the worker cannot start anyway.
 func (w *Worker) ungrouped() (topics []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,8 +180,8 @@ func (w *Worker) ownDuties(ctx context.Context) (own ownDuties, err error) {
 	return own, nil
 }
 
-// runDuties does the duties of the worker's topics until ctx ends. It returns earlier if there are none, or if the store cannot
-// recover.
+// runDuties does the duties of the worker's topics until ctx ends. It returns earlier if there are
+// none, or if the store cannot recover.
 func (w *Worker) runDuties(ctx context.Context) {
 	var tries backoff
 	for ctx.Err() == nil {
@@ -206,8 +210,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dutyWorker returns a worker that handles topics for a duty, under leases of the length lease, or as the topics say if that is
-// 0.
+// dutyWorker returns a worker that handles topics for a duty, under leases of the length lease, or
+// as the topics say if that is 0.
 func (w *Worker) dutyWorker(topics []string, h punctual.Handler, lease time.Duration) *Worker {
 	d := New(w.store, &Config{Concurrency: dutySlots, Lease: lease, Timeout: time.Minute, Logger: w.cfg.Logger, Observer: w.cfg.Observer})
 	for _, topic := range topics {
@@ -231,7 +235,8 @@ func (w *Worker) startDuty(topics []string, h punctual.Handler, lease time.Durat
 	}, nil
 }
 
-// drainDuties does the duties of the worker's topics that are due now, for Drain. It returns how many messages it handled.
+// drainDuties does the duties of the worker's topics that are due now, for Drain. It returns how
+// many messages it handled.
 func (w *Worker) drainDuties(ctx context.Context) (handled int, err error) {
 	own, err := w.ownDuties(ctx)
 	if err != nil || own.names == nil {

@@ -10,14 +10,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// HandleEvents registers f as the handler of what a topic tells of its messages (Settings.Emit): it is Handle of the companion
-// events, such as orders@events for orders. The events of the topic's groups come there, too. What f returns decides about the
-// message that carries the event, as for any handler, so an event may be delivered more than once. f recognises an event that it
-// has had already by Event.Topic, Event.ID, Event.Event and Event.At together. The handlers of several processes share the events
-// between them.
+// HandleEvents registers f as the handler of what a topic tells of its messages (Settings.Emit): it
+// is Handle of the companion events, such as orders@events for orders. The events of the topic's
+// groups come there, too. What f returns decides about the message that carries the event, as for
+// any handler, so an event may be delivered more than once. f recognises an event that it has had
+// already by Event.Topic, Event.ID, Event.Event and Event.At together. The handlers of several
+// processes share the events between them.
 //
-// A message that is no event, which somebody has pushed into the companion, is discarded. An event of a kind that this release
-// does not know is retried, so that a newer worker can take it.
+// A message that is no event, which somebody has pushed into the companion, is discarded. An event
+// of a kind that this release does not know is retried, so that a newer worker can take it.
 //
 // The topic tells of nothing before its setting says so:
 //

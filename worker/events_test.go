@@ -43,8 +43,8 @@ func TestHandleEvents(t *testing.T) {
 	})
 }
 
-// TestHandleEventsOfGroups: what the groups of a topic tell of their copies reaches the handler of the events of the topic, and says of which
-// group it is.
+// TestHandleEventsOfGroups: what the groups of a topic tell of their copies reaches the handler of
+// the events of the topic, and says of which group it is.
 func TestHandleEventsOfGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -73,7 +73,8 @@ func TestHandleEventsOfGroups(t *testing.T) {
 	})
 }
 
-// TestHandleEventsOfNone: a body that is no event becomes a dead letter, and one of a newer program is tried again.
+// TestHandleEventsOfNone: a body that is no event becomes a dead letter, and one of a newer program
+// is tried again.
 func TestHandleEventsOfNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -99,8 +100,9 @@ func TestHandleEventsOfNone(t *testing.T) {
 	})
 }
 
-// TestSettledByTheHandler: the worker leaves a message alone that its handler has settled. A message whose handler says so although
-// it has not settled it is delivered again when its lease ends.
+// TestSettledByTheHandler: the worker leaves a message alone that its handler has settled. A
+// message whose handler says so although it has not settled it is delivered again when its lease
+// ends.
 func TestSettledByTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -45,8 +45,8 @@ func ExampleWorker_Run() {
 }
 
 // Topics share the slots of a running worker by weight, so that a flood in one does not starve the
-// other. Drain, which this example uses, handles what is due and returns, as a cron job would; weights
-// have no effect there.
+// other. Drain, which this example uses, handles what is due and returns, as a cron job would;
+// weights have no effect there.
 func ExampleWeight() {
 	ctx := context.Background()
 	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))

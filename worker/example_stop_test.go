@@ -12,7 +12,8 @@ import (
 )
 
 // Stop claims nothing more and lets running handlers finish. When its context ends first, Stop ends
-// the contexts of the handlers; a handler that gives up then gives its message back without using an attempt.
+// the contexts of the handlers; a handler that gives up then gives its message back without using
+// an attempt.
 func ExampleWorker_Stop() {
 	ctx := context.Background()
 	store := memstore.New(nil)

@@ -17,7 +17,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// follows returns a handler that acks with one follow-up in the topic, whose ID has "~next" behind that of the message.
+// follows returns a handler that acks with one follow-up in the topic, whose ID has "~next" behind
+// that of the message.
 func follows(seen *record, topic string, opts ...punctual.PushOption) punctual.Handler {
 	return handlerFunc(func(_ context.Context, d *punctual.Delivery) error {
 		seen.add("%s", d.ID)
@@ -26,7 +27,8 @@ func follows(seen *record, topic string, opts ...punctual.PushOption) punctual.H
 	})
 }
 
-// TestWorkerStoresFollowUps: the follow-up is stored with the ack, says what it came from, and is handled like any message.
+// TestWorkerStoresFollowUps: the follow-up is stored with the ack, says what it came from, and is
+// handled like any message.
 func TestWorkerStoresFollowUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -60,8 +62,8 @@ func TestWorkerStoresFollowUps(t *testing.T) {
 	})
 }
 
-// TestWorkerFollowsADiscardAndASnooze: what a handler returns beside the follow-ups decides what becomes of the message, and
-// where it is retried nothing is stored.
+// TestWorkerFollowsADiscardAndASnooze: what a handler returns beside the follow-ups decides what
+// becomes of the message, and where it is retried nothing is stored.
 func TestWorkerFollowsADiscardAndASnooze(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -97,8 +99,8 @@ func TestWorkerFollowsADiscardAndASnooze(t *testing.T) {
 	})
 }
 
-// TestWorkerPutsOffWhatIsRefusedForAWhile: while the topic of a follow-up refuses pushes the message waits longer and longer
-// and keeps its attempts; then both are done.
+// TestWorkerPutsOffWhatIsRefusedForAWhile: while the topic of a follow-up refuses pushes the
+// message waits longer and longer and keeps its attempts; then both are done.
 func TestWorkerPutsOffWhatIsRefusedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -133,8 +135,8 @@ func TestWorkerPutsOffWhatIsRefusedForAWhile(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestWorkerPutsOffAtItsEnd: a worker with duties that stops puts off a message whose follow-up is refused by the backoff of its topic, as it
-// does while it runs, although its duties have ended.
+// TestWorkerPutsOffAtItsEnd: a worker with duties that stops puts off a message whose follow-up is
+// refused by the backoff of its topic, as it does while it runs, although its duties have ended.
 func TestWorkerPutsOffAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -174,8 +176,8 @@ func TestWorkerPutsOffAtItsEnd(t *testing.T) {
 	})
 }
 
-// TestWorkerRetriesWhatIsRefused: a follow-up that is refused for good never has its message acked. The message is retried, its
-// history has the reason, and it is dead when its attempts are used up.
+// TestWorkerRetriesWhatIsRefused: a follow-up that is refused for good never has its message acked.
+// The message is retried, its history has the reason, and it is dead when its attempts are used up.
 func TestWorkerRetriesWhatIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		m    punctual.NewMessage
@@ -209,8 +211,8 @@ func TestWorkerRetriesWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestWorkerLosesNoFollowUpWithAnAnswer: the first try took effect and its answer got lost. The next one meets a settled
-// message, and the follow-up is there once.
+// TestWorkerLosesNoFollowUpWithAnAnswer: the first try took effect and its answer got lost. The
+// next one meets a settled message, and the follow-up is there once.
 func TestWorkerLosesNoFollowUpWithAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -239,7 +241,8 @@ func TestWorkerLosesNoFollowUpWithAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWorkerSendsLargeFollowUpsInParts: the follow-ups of several settlements in one call have at most 4 MiB, however many wait.
+// TestWorkerSendsLargeFollowUpsInParts: the follow-ups of several settlements in one call have at
+// most 4 MiB, however many wait.
 func TestWorkerSendsLargeFollowUpsInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -279,8 +282,9 @@ func TestWorkerSendsLargeFollowUpsInParts(t *testing.T) {
 	})
 }
 
-// TestWorkerForwardsFollowUps: in a store that reaches only a family a follow-up in another topic goes through an envelope,
-// which the worker forwards. The header stays, a delay counts from the ack, and a follow-up within reach needs no envelope.
+// TestWorkerForwardsFollowUps: in a store that reaches only a family a follow-up in another topic
+// goes through an envelope, which the worker forwards. The header stays, a delay counts from the
+// ack, and a follow-up within reach needs no envelope.
 func TestWorkerForwardsFollowUps(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent %v", silent), func(t *testing.T) {
@@ -329,8 +333,9 @@ func TestWorkerForwardsFollowUps(t *testing.T) {
 	}
 }
 
-// TestWorkerForwardsItsOwn: a worker forwards the envelopes of its own topics, and none of another topic, whether the other one has
-// envelopes before the worker starts or gets them later. The same holds for Drain.
+// TestWorkerForwardsItsOwn: a worker forwards the envelopes of its own topics, and none of another
+// topic, whether the other one has envelopes before the worker starts or gets them later. The same
+// holds for Drain.
 func TestWorkerForwardsItsOwn(t *testing.T) {
 	for _, when := range []string{"before", "later", "drain"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -378,7 +383,8 @@ func TestWorkerForwardsItsOwn(t *testing.T) {
 	}
 }
 
-// TestWorkerShowsWhatCannotBeForwarded: a refusal that comes after the ack shows as a dead envelope.
+// TestWorkerShowsWhatCannotBeForwarded: a refusal that comes after the ack shows as a dead
+// envelope.
 func TestWorkerShowsWhatCannotBeForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -419,8 +425,8 @@ func TestDrainForwards(t *testing.T) {
 	})
 }
 
-// TestWorkerKeepsALeaseWhoseFollowUpsOverload: an overload of the whole call is waited for, because it says nothing about the
-// follow-ups.
+// TestWorkerKeepsALeaseWhoseFollowUpsOverload: an overload of the whole call is waited for, because
+// it says nothing about the follow-ups.
 func TestWorkerKeepsALeaseWhoseFollowUpsOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

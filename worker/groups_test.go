@@ -21,8 +21,8 @@ func (r *rig) grouped() {
 	r.configure("orders", punctual.SettingsPatch{Groups: ptr([]string{"billing", "mail"})})
 }
 
-// TestGroupsGetCopies: each group gets its own copy of what falls due, with all that it was pushed with, and works on it by
-// itself.
+// TestGroupsGetCopies: each group gets its own copy of what falls due, with all that it was pushed
+// with, and works on it by itself.
 func TestGroupsGetCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -66,7 +66,8 @@ func TestGroupsGetCopies(t *testing.T) {
 	})
 }
 
-// TestGroupsOfTheMomentCount: a group that is added gets what falls due afterwards, and one that is removed does not.
+// TestGroupsOfTheMomentCount: a group that is added gets what falls due afterwards, and one that is
+// removed does not.
 func TestGroupsOfTheMomentCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -103,8 +104,8 @@ func TestGroupsOfTheMomentCount(t *testing.T) {
 	})
 }
 
-// TestGroupsRefuseAHandlerOfTheTopic: Start, Run and Drain refuse a worker that handles the messages of a topic with groups itself,
-// because it would keep them from the groups.
+// TestGroupsRefuseAHandlerOfTheTopic: Start, Run and Drain refuse a worker that handles the
+// messages of a topic with groups itself, because it would keep them from the groups.
 func TestGroupsRefuseAHandlerOfTheTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -170,8 +171,9 @@ func (s hangingSettings) Settings(ctx context.Context, _ string) (punctual.Setti
 	return punctual.Settings{}, ctx.Err()
 }
 
-// TestGroupsOfAStoreThatIgnoresItsContext: a store whose Settings does not return keeps Start for no longer than a second, and what the store
-// has said of other topics by then counts. Stop waits for the calls, so that the store can be closed after it.
+// TestGroupsOfAStoreThatIgnoresItsContext: a store whose Settings does not return keeps Start for
+// no longer than a second, and what the store has said of other topics by then counts. Stop waits
+// for the calls, so that the store can be closed after it.
 func TestGroupsOfAStoreThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -208,7 +210,8 @@ func TestGroupsOfAStoreThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// stuckSettings is a store whose Settings of topics with a prefix does not return before answer is closed, also when the context ends.
+// stuckSettings is a store whose Settings of topics with a prefix does not return before answer is
+// closed, also when the context ends.
 type stuckSettings struct {
 	*spyStore
 	punctual.Inspector
@@ -247,7 +250,8 @@ func TestGroupsDrain(t *testing.T) {
 	})
 }
 
-// TestGroupsOfManyProcesses: three workers copy for the same groups, and each group gets each message once.
+// TestGroupsOfManyProcesses: three workers copy for the same groups, and each group gets each
+// message once.
 func TestGroupsOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

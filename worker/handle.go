@@ -11,11 +11,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The functions that a message passes in a worker, in order: ask and claim (claim.go), receive (receive.go), begin (lease.go),
-// dispatch (receive.go), slot, handle, work, ensureLease (lease.go), attempt, finish, settle (settle.go).
+// The functions that a message passes in a worker, in order: ask and claim (claim.go), receive
+// (receive.go), begin (lease.go), dispatch (receive.go), slot, handle, work, ensureLease
+// (lease.go), attempt, finish, settle (settle.go).
 
-// slot is a goroutine that handles one message after the other. When a handler ends the goroutine (runtime.Goexit), another
-// one replaces it.
+// slot is a goroutine that handles one message after the other. When a handler ends the goroutine
+// (runtime.Goexit), another one replaces it.
 func (w *Worker) slot(s *session) {
 	over := false
 	defer func() {
@@ -31,7 +32,8 @@ func (w *Worker) slot(s *session) {
 	over = true
 }
 
-// handle handles m in its slot, and returns the message that has the slot next; nil when the slot is free.
+// handle handles m in its slot, and returns the message that has the slot next; nil when the slot
+// is free.
 func (w *Worker) handle(s *session, m *message) (next *message) {
 	over := false
 	defer func() {
@@ -50,9 +52,10 @@ func (w *Worker) handle(s *session, m *message) (next *message) {
 	return w.slots.release(m.route, m.took)
 }
 
-// work runs the handler of m and settles the message, also when the handler panics or ends its goroutine (runtime.Goexit). The
-// error says that the message could not be settled; it has been logged. If work returns a next message, that one has the slot,
-// and m is being settled in another goroutine.
+// work runs the handler of m and settles the message, also when the handler panics or ends its
+// goroutine (runtime.Goexit). The error says that the message could not be settled; it has been
+// logged. If work returns a next message, that one has the slot, and m is being settled in another
+// goroutine.
 func (w *Worker) work(s *session, m *message) (next *message, err error) {
 	if s.claims.Err() != nil { // the worker stops, so m is not started any more
 		return nil, w.finish(m, unstarted(""))
@@ -82,8 +85,9 @@ func (w *Worker) work(s *session, m *message) (next *message, err error) {
 	return nil, nil
 }
 
-// pass gives the slot of m to a message that was claimed ahead, which it returns, and settles m in another goroutine. It returns
-// nil, and does nothing, when the slot is to wait for the settlement of m.
+// pass gives the slot of m to a message that was claimed ahead, which it returns, and settles m in
+// another goroutine. It returns nil, and does nothing, when the slot is to wait for the settlement
+// of m.
 func (w *Worker) pass(s *session, m *message, o outcome) (next *message) {
 	if next = w.slots.pass(m.route, m.took); next != nil {
 		s.running.Go(func() {
@@ -99,12 +103,13 @@ type outcome struct {
 	punctual.Decision
 	// text is the error as the history of the message keeps it.
 	text string
-	// why says for the log why a message is given back unstarted; empty when the worker stops or the lease is over.
+	// why says for the log why a message is given back unstarted; empty when the worker stops or
+	// the lease is over.
 	why string
 }
 
-// failure is what the handler returned unless the message is acked: the errors of Follow(nil, ...) and Settled(SettleAck) are
-// no failures.
+// failure is what the handler returned unless the message is acked: the errors of Follow(nil, ...)
+// and Settled(SettleAck) are no failures.
 func (o *outcome) failure() error {
 	if o.Verb == punctual.SettleAck {
 		return nil
@@ -136,9 +141,9 @@ func attempt(m *message) (o outcome) {
 	return decided(m.route.handler.Handle(m.ctx, m.delivery))
 }
 
-// finish removes m from those in flight, settles it, logs the result, and ends the handler's context. It does not settle m after
-// the store has answered that the lease is lost, and not where the handler has settled m itself. The error says that m could not
-// be settled.
+// finish removes m from those in flight, settles it, logs the result, and ends the handler's
+// context. It does not settle m after the store has answered that the lease is lost, and not where
+// the handler has settled m itself. The error says that m could not be settled.
 func (w *Worker) finish(m *message, o outcome) error {
 	defer m.ctx.end(context.Canceled, nil)
 	end := w.inflight.drop(m)
@@ -190,10 +195,11 @@ func (w *Worker) log(m *message, level slog.Level, text string, args ...any) {
 	logger.Log(m.ctx, level, text, args...)
 }
 
-// atStop returns o, the outcome of the handler of m, or a release in its place if the end of the session has ended the handler's context,
-// so that the handler gave up: whatever error of its own it returned, such as that of a killed command, says no more. A release does not
-// count as an attempt. Success, Snooze, RetryAfter, Discard and a panic are kept, and so is the error of a handler whose context had ended
-// before.
+// atStop returns o, the outcome of the handler of m, or a release in its place if the end of the
+// session has ended the handler's context, so that the handler gave up: whatever error of its own
+// it returned, such as that of a killed command, says no more. A release does not count as an
+// attempt. Success, Snooze, RetryAfter, Discard and a panic are kept, and so is the error of a
+// handler whose context had ended before.
 func (m *message) atStop(o outcome) outcome {
 	if m.stop.Err() == nil || o.Settled || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff || errors.As(o.Err, new(*panicError)) {
 		return o

@@ -370,7 +370,8 @@ func (s *impatientStore) Claim(ctx context.Context, c punctual.Claim) ([]punctua
 	return s.spyStore.Claim(ctx, c)
 }
 
-// TestWorkerBearsAStoreThatGivesTooMany: no more handlers run than there are slots, and nothing is stuck.
+// TestWorkerBearsAStoreThatGivesTooMany: no more handlers run than there are slots, and nothing is
+// stuck.
 func TestWorkerBearsAStoreThatGivesTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -501,7 +502,8 @@ func TestWorkerAckWhoseAnswerWasLost(t *testing.T) {
 	})
 }
 
-// TestWorkerAckThatCameTooLate: unlike in TestWorkerAckWhoseAnswerWasLost, the first try certainly did not happen.
+// TestWorkerAckThatCameTooLate: unlike in TestWorkerAckWhoseAnswerWasLost, the first try certainly
+// did not happen.
 func TestWorkerAckThatCameTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -576,7 +578,8 @@ func TestWorkerObserver(t *testing.T) {
 	})
 }
 
-// TestWorkerStopUnderLoadLosesNothing runs one worker after the other, three at a time, while 1000 messages fall due.
+// TestWorkerStopUnderLoadLosesNothing runs one worker after the other, three at a time, while 1000
+// messages fall due.
 func TestWorkerStopUnderLoadLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

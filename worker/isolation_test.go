@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A slow or failing topic delays no other one by more than 1 s (P14). The tests of that show first that one topic hangs or
-// fails, then what became of the others.
+// A slow or failing topic delays no other one by more than 1 s (P14). The tests of that show first
+// that one topic hangs or fails, then what became of the others.
 
 const hung = hungrig.Topic
 
@@ -50,9 +50,10 @@ func TestWorkerClaimsBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "clai
 
 func TestWorkerSettlesBesideAHungTopic(t *testing.T) { handlesBesideHung(t, "ack", "x") }
 
-// Topics that outnumber the slots do not get a claim each after a late one, because the last of them would be asked for when all
-// others have waited. They are asked for in groups. A topic that is in a group with the hung one waits until that group has been
-// divided often enough to separate the two; the test allows 4 s for it.
+// Topics that outnumber the slots do not get a claim each after a late one, because the last of
+// them would be asked for when all others have waited. They are asked for in groups. A topic that
+// is in a group with the hung one waits until that group has been divided often enough to separate
+// the two; the test allows 4 s for it.
 func TestWorkerClaimsManyTopicsBesideAHungOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -85,8 +86,8 @@ func TestWorkerClaimsManyTopicsBesideAHungOne(t *testing.T) {
 	})
 }
 
-// handlesBesideHung has op hang for the hung topic, which holds the messages named. The messages of the other topics
-// must be handled and acked in time.
+// handlesBesideHung has op hang for the hung topic, which holds the messages named. The messages of
+// the other topics must be handled and acked in time.
 func handlesBesideHung(t *testing.T, op string, inHung ...string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -142,7 +143,8 @@ func TestWorkerRenewsBesideAHungTopic(t *testing.T) {
 	})
 }
 
-// TestWorkerHandlesBesideHangingHandlers: here the handlers of one topic hang, and the store does not.
+// TestWorkerHandlesBesideHangingHandlers: here the handlers of one topic hang, and the store does
+// not.
 func TestWorkerHandlesBesideHangingHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -177,7 +179,8 @@ func TestWorkerHandlesBesideHangingHandlers(t *testing.T) {
 	})
 }
 
-// TestWorkerClaimsBesideAFailingTopic: claims for one topic fail for an hour, and those for the others do not wait for it.
+// TestWorkerClaimsBesideAFailingTopic: claims for one topic fail for an hour, and those for the
+// others do not wait for it.
 func TestWorkerClaimsBesideAFailingTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -215,8 +218,8 @@ func (s *partlyFailing) Claim(ctx context.Context, c punctual.Claim) ([]punctual
 	return s.Store.Claim(ctx, c)
 }
 
-// TestWorkerTakesWhatALateClaimBrings: a claim that was given up has leased messages after all. What finds a free slot is
-// handled, and the rest is given back unstarted.
+// TestWorkerTakesWhatALateClaimBrings: a claim that was given up has leased messages after all.
+// What finds a free slot is handled, and the rest is given back unstarted.
 func TestWorkerTakesWhatALateClaimBrings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -297,7 +300,8 @@ func (s *lateOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deli
 	return ds, err
 }
 
-// TestWorkerMaxSlots: a topic has no more handlers at work than it may, and the others have the rest.
+// TestWorkerMaxSlots: a topic has no more handlers at work than it may, and the others have the
+// rest.
 func TestWorkerMaxSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -338,9 +342,10 @@ func TestWorkerMaxSlots(t *testing.T) {
 	})
 }
 
-// P11, P14: a claim hangs, as one does whose connection carries nothing any more. A worker with one topic does not wait for
-// it, be it the first claim, the second or the fifth. When the claim returns after all, the message that it brings is handled in its
-// first attempt, whether there is a slot for it or it is given back, and so are further messages.
+// P11, P14: a claim hangs, as one does whose connection carries nothing any more. A worker with one
+// topic does not wait for it, be it the first claim, the second or the fifth. When the claim
+// returns after all, the message that it brings is handled in its first attempt, whether there is a
+// slot for it or it is given back, and so are further messages.
 func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
 	for _, hangs := range []int32{1, 2, 5} {
 		for _, deaf := range []bool{false, true} {
@@ -394,8 +399,9 @@ func TestWorkerClaimsBesideAHungClaim(t *testing.T) {
 	}
 }
 
-// P11: after a while without messages claims are long and few, and there are two of them, so that what becomes due is found by the other
-// one if one hangs. No topic has more handlers than it may, even if both bring something.
+// P11: after a while without messages claims are long and few, and there are two of them, so that
+// what becomes due is found by the other one if one hangs. No topic has more handlers than it may,
+// even if both bring something.
 func TestWorkerClaimsBesideAHungLongClaim(t *testing.T) {
 	for _, c := range []worker.Config{{Concurrency: 1}, {Concurrency: 2}, {Concurrency: 8}} {
 		for _, maxSlots := range []int{0, 1} {
@@ -497,7 +503,8 @@ func TestWorkerClaimsRarelyWhenIdle(t *testing.T) {
 	}
 }
 
-// A store that hangs for ever is not asked more and more often: the late claims of a topic are bounded.
+// A store that hangs for ever is not asked more and more often: the late claims of a topic are
+// bounded.
 func TestWorkerBoundsLateClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -521,14 +528,16 @@ func TestWorkerBoundsLateClaims(t *testing.T) {
 	})
 }
 
-// hangsOnce is a store one of whose claims hangs until the test mends it or, unless it is deaf, its context ends.
+// hangsOnce is a store one of whose claims hangs until the test mends it or, unless it is deaf, its
+// context ends.
 type hangsOnce struct {
 	punctual.Store
 	nth            int32
 	deaf           bool
 	mended         chan struct{}
 	calls, hanging atomic.Int32
-	// brought is how many messages the claim that hung has brought in the end. While alone is set the other claims find nothing.
+	// brought is how many messages the claim that hung has brought in the end. While alone is set
+	// the other claims find nothing.
 	brought atomic.Int32
 	alone   atomic.Bool
 }

@@ -36,8 +36,8 @@ func (p *poller) giveUpLate() {
 // isLate reports whether the claim takes too long and has not been given up yet.
 func (a *ask) isLate(now time.Time) bool { return !a.late.IsZero() && !a.late.After(now) }
 
-// giveUp frees the slots and topics of a claim that takes too long, so that other claims can have them. It ends a claim of
-// several topics; a claim of one topic goes on (see poll.go).
+// giveUp frees the slots and topics of a claim that takes too long, so that other claims can have
+// them. It ends a claim of several topics; a claim of one topic goes on (see poll.go).
 func (p *poller) giveUp(a *ask) {
 	a.late, a.givenUp = time.Time{}, true
 	if len(a.polls) == 1 {
@@ -60,7 +60,8 @@ func (p *poller) warnLate(a *ask) {
 	}
 }
 
-// divide frees the topics of a from that claim and puts them into groups: of one topic each, unless topics outnumber the slots.
+// divide frees the topics of a from that claim and puts them into groups: of one topic each, unless
+// topics outnumber the slots.
 func (p *poller) divide(a *ask) {
 	each := 1
 	if p.outnumbered() {
@@ -101,9 +102,10 @@ func someOf(topics []string) []string {
 	return append(slices.Clone(topics[:most]), fmt.Sprintf("and %d more", len(topics)-most))
 }
 
-// suspectFirst is called with the messages that the second of two long claims has brought. If there are any it gives the first
-// claim lateCall to return, because that claim may hang and its slots are needed. If the message has no slot beside those of the
-// first claim, that claim is given up at once.
+// suspectFirst is called with the messages that the second of two long claims has brought. If there
+// are any it gives the first claim lateCall to return, because that claim may hang and its slots
+// are needed. If the message has no slot beside those of the first claim, that claim is given up at
+// once.
 func (p *poller) suspectFirst(ms []*message) {
 	a := p.whole
 	if len(ms) == 0 || a == nil || a.claim.Wait != longWait {
@@ -117,8 +119,8 @@ func (p *poller) suspectFirst(ms []*message) {
 	p.giveUp(a)
 }
 
-// dispatchLate dispatches the messages of a claim that was given up. Its slots were freed then, so a message for which there
-// is no free slot is given back.
+// dispatchLate dispatches the messages of a claim that was given up. Its slots were freed then, so
+// a message for which there is no free slot is given back.
 func (p *poller) dispatchLate(ms []*message) {
 	kept := ms[:0]
 	for _, m := range ms {

@@ -171,8 +171,8 @@ func TestWorkerLostLeaseEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestWorkerLossIsReportedOnce: the lease ends by local time while an answer that reports the same loss is under way. The
-// observer is notified once.
+// TestWorkerLossIsReportedOnce: the lease ends by local time while an answer that reports the same
+// loss is under way. The observer is notified once.
 func TestWorkerLossIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -226,8 +226,8 @@ func TestWorkerCancelEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestWorkerSettlesWhatWasCancelled: a cancelled message is still this worker's, and ends when its handler has returned,
-// whatever the handler made of it.
+// TestWorkerSettlesWhatWasCancelled: a cancelled message is still this worker's, and ends when its
+// handler has returned, whatever the handler made of it.
 func TestWorkerSettlesWhatWasCancelled(t *testing.T) {
 	for name, answer := range map[string]error{"ack": nil, "retry": errBroken, "snooze": punctual.Snooze(time.Minute), "discard": punctual.Discard(errBroken)} {
 		t.Run(name, func(t *testing.T) {
@@ -327,8 +327,8 @@ func TestWorkerCountsAnewFromEachRenewal(t *testing.T) {
 	})
 }
 
-// TestWorkerCountsARenewalFromItsSending: a lease that was renewed ends its length after the store granted it, not
-// after its answer came.
+// TestWorkerCountsARenewalFromItsSending: a lease that was renewed ends its length after the store
+// granted it, not after its answer came.
 func TestWorkerCountsARenewalFromItsSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -361,7 +361,8 @@ func TestWorkerCountsARenewalFromItsSending(t *testing.T) {
 		if granted.IsZero() {
 			t.Fatal("no renewal was granted")
 		}
-		// The store counts the lease from its clock rounded down to a millisecond, so the lease may end that much earlier.
+		// The store counts the lease from its clock rounded down to a millisecond, so the lease may
+		// end that much earlier.
 		if lasted := ended.Sub(granted); lasted > 30*time.Second-time.Millisecond || lasted < 29*time.Second {
 			t.Errorf("the context of the handler ended %v after its lease of 30s was renewed", lasted)
 		}
@@ -432,8 +433,8 @@ func TestWorkerSettlesAfterTheLocalCountEnded(t *testing.T) {
 	})
 }
 
-// TestWorkerCountsAWaitingClaimFromItsAnswer checks when the worker considers a lease over after a claim that waited: the
-// handler's context ends when the store's lease does, to within 50 ms.
+// TestWorkerCountsAWaitingClaimFromItsAnswer checks when the worker considers a lease over after a
+// claim that waited: the handler's context ends when the store's lease does, to within 50 ms.
 func TestWorkerCountsAWaitingClaimFromItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -535,8 +536,8 @@ func TestWorkerTimeoutEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestWorkerStuckHandlerDoesNotHoldItsMessage: after the handler's timeout the lease is not renewed, so that another worker
-// gets the message, while the slot stays occupied.
+// TestWorkerStuckHandlerDoesNotHoldItsMessage: after the handler's timeout the lease is not
+// renewed, so that another worker gets the message, while the slot stays occupied.
 func TestWorkerStuckHandlerDoesNotHoldItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -571,8 +572,9 @@ func TestWorkerStuckHandlerDoesNotHoldItsMessage(t *testing.T) {
 	})
 }
 
-// TestWorkerSlowConsumers: where messages fall due faster than handlers take them, the backlog stays in the store: the worker has
-// leases of what it handles and of little more. Messages are late, and each is handled once.
+// TestWorkerSlowConsumers: where messages fall due faster than handlers take them, the backlog
+// stays in the store: the worker has leases of what it handles and of little more. Messages are
+// late, and each is handled once.
 func TestWorkerSlowConsumers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

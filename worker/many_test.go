@@ -16,8 +16,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// The claims of many topics share a list for a while: one for each claim would take longer to make than all else. No topic is the
-// first for long.
+// The claims of many topics share a list for a while: one for each claim would take longer to make
+// than all else. No topic is the first for long.
 func TestClaimsOfManyTopicsShareAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, messages = 1000, 400
@@ -67,8 +67,8 @@ func TestClaimsOfManyTopicsShareAList(t *testing.T) {
 	})
 }
 
-// P14: many topics whose claim was late are asked for in one claim again, once they answer in time. Otherwise each group of them
-// would cost claims of its own for ever.
+// P14: many topics whose claim was late are asked for in one claim again, once they answer in time.
+// Otherwise each group of them would cost claims of its own for ever.
 func TestManyTopicsGoTogetherAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 1000
@@ -110,8 +110,8 @@ func TestManyTopicsGoTogetherAgain(t *testing.T) {
 	})
 }
 
-// P14: while all slots of a worker with many topics are occupied, the poller sends no claim. The next free slot is for a topic that
-// has none.
+// P14: while all slots of a worker with many topics are occupied, the poller sends no claim. The
+// next free slot is for a topic that has none.
 func TestManyTopicsWithoutASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, slots = 300, 4

@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// observing returns those functions of o that the worker itself calls; each of them that is nil does nothing instead. o may be nil.
+// observing returns those functions of o that the worker itself calls; each of them that is nil
+// does nothing instead. o may be nil.
 func observing(o *punctual.Observer) punctual.Observer {
 	all := punctual.Observer{
 		OnClaim:     func(context.Context, int, time.Duration) {},

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// The order of many topics is kept for a while, because drawing it for each claim takes longer than everything else, and
-// because a store may recognise a list that it was asked for before. The time for which it is kept grows with the number of
-// topics, as the cost of drawing does. It is bounded, because a topic with a backlog may come first for all of it (P14).
+// The order of many topics is kept for a while, because drawing it for each claim takes longer than
+// everything else, and because a store may recognise a list that it was asked for before. The time
+// for which it is kept grows with the number of topics, as the cost of drawing does. It is bounded,
+// because a topic with a backlog may come first for all of it (P14).
 const (
 	// drawnEach is the largest number of topics whose order is drawn anew for each claim.
 	drawnEach = 256
-	// keptFor is how long the order of more topics is kept, for each of them; keptMost bounds the product.
+	// keptFor is how long the order of more topics is kept, for each of them; keptMost bounds the
+	// product.
 	keptFor  = 20 * time.Microsecond
 	keptMost = 500 * time.Millisecond
 )
@@ -59,10 +61,11 @@ func (p *poller) draw(ts []*polled) []*polled {
 	return drawOrder(ts, weights)
 }
 
-// drawOrder returns topics in a random order. The probability that a topic comes first is its share of all weights, that it
-// comes second its share of the weights that are left, and so on. For this each topic draws an exponentially distributed
-// time with its weight as rate, and the topics are sorted by these times. See Efraimidis and Spirakis, "Weighted random
-// sampling with a reservoir", 2006.
+// drawOrder returns topics in a random order. The probability that a topic comes first is its share
+// of all weights, that it comes second its share of the weights that are left, and so on. For this
+// each topic draws an exponentially distributed time with its weight as rate, and the topics are
+// sorted by these times. See Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
+// 2006.
 func drawOrder[T any](topics []T, weights []int) []T {
 	times := make([]float64, len(topics))
 	for i, w := range weights {

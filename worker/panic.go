@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// panicError is the error of a handler that panicked. It does not unwrap to the value of the panic, so that a panic with
-// Discard(err) is treated as a panic and not as a discard.
+// panicError is the error of a handler that panicked. It does not unwrap to the value of the panic,
+// so that a panic with Discard(err) is treated as a panic and not as a discard.
 type panicError struct{ text string }
 
 func (e *panicError) Error() string { return e.text }
 
-// newPanicError describes a panic with value p: the value, then the stack from where it happened, one call a line, so that
-// the calls that matter fit into a message's history (limits.MaxErrorBytes). It must be called by the deferred function that
-// recovered.
+// newPanicError describes a panic with value p: the value, then the stack from where it happened,
+// one call a line, so that the calls that matter fit into a message's history
+// (limits.MaxErrorBytes). It must be called by the deferred function that recovered.
 func newPanicError(p any) *panicError {
 	var b strings.Builder
 	fmt.Fprintf(&b, "panic: %v", p)
@@ -47,5 +47,6 @@ func panicStack() []runtime.Frame {
 	}
 }
 
-// attemptName is the function that calls the handler; its own callers are of no use in the stack of a panic.
+// attemptName is the function that calls the handler; its own callers are of no use in the stack of
+// a panic.
 const attemptName = "github.com/punctualmq/punctual/worker.attempt"

@@ -11,17 +11,19 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// A claim may name at most limits.MaxClaimTopics topics. A claim for more topics is divided into parts, and each call of the
-// store names the topics of one part. If the claim may wait, the parts are asked side by side, each for a share of the messages
-// that the claim may bring. If there are fewer messages to bring than parts, some of the parts are asked one after the other, in
-// turns.
+// A claim may name at most limits.MaxClaimTopics topics. A claim for more topics is divided into
+// parts, and each call of the store names the topics of one part. If the claim may wait, the parts
+// are asked side by side, each for a share of the messages that the claim may bring. If there are
+// fewer messages to bring than parts, some of the parts are asked one after the other, in turns.
 
-// partWait is how long a call waits in the store at most where parts are asked in turns. In the first turn it does not wait.
+// partWait is how long a call waits in the store at most where parts are asked in turns. In the
+// first turn it does not wait.
 const partWait = 50 * time.Millisecond
 
-// claimParts is Store.Claim for any number of topics. Of the parts that are asked side by side, the first that brings messages or
-// fails ends the others. When one fails and others have brought messages, claimParts returns these without the error, because the
-// next claim asks for the topics of the failed part again.
+// claimParts is Store.Claim for any number of topics. Of the parts that are asked side by side, the
+// first that brings messages or fails ends the others. When one fails and others have brought
+// messages, claimParts returns these without the error, because the next claim asks for the topics
+// of the failed part again.
 func (w *Worker) claimParts(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if len(c.Topics) <= limits.MaxClaimTopics {
 		return w.store.Claim(ctx, c)
@@ -63,8 +65,8 @@ func (w *Worker) claimParts(ctx context.Context, c punctual.Claim) ([]punctual.D
 	return nil, nil
 }
 
-// claimInTurns claims the messages of some parts, one part after the other. If c may wait, and no part has anything due, the turns go
-// on until the time of c is over.
+// claimInTurns claims the messages of some parts, one part after the other. If c may wait, and no
+// part has anything due, the turns go on until the time of c is over.
 func (w *Worker) claimInTurns(ctx context.Context, c punctual.Claim, parts [][]string) ([]punctual.Delivery, error) {
 	end := time.Now().Add(c.Wait)
 	wait := time.Duration(0) // the first turn finds what is due already

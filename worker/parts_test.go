@@ -14,8 +14,9 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// A worker of more topics than a claim names makes several claims, and is as prompt for the last topic as for the first. With fewer slots
-// than claims it asks for them in turns, and a topic may have to wait for its turn.
+// A worker of more topics than a claim names makes several claims, and is as prompt for the last
+// topic as for the first. With fewer slots than claims it asks for them in turns, and a topic may
+// have to wait for its turn.
 func TestMoreTopicsThanAClaimNames(t *testing.T) {
 	t.Run("a slot for each claim", func(t *testing.T) { moreTopicsThanAClaimNames(t, 8, 5*time.Millisecond) })
 	t.Run("one slot", func(t *testing.T) { moreTopicsThanAClaimNames(t, 1, 300*time.Millisecond) })

@@ -10,26 +10,29 @@ import (
 	"github.com/punctualmq/punctual/internal/cron"
 )
 
-// QuietHours are hours in which messages are not to be handled, for example because they make a telephone ring.
+// QuietHours are hours in which messages are not to be handled, for example because they make a
+// telephone ring.
 type QuietHours struct {
-	// From and To are times of the day, such as "22:00" and "08:00": From is the first quiet minute, To the first that is not quiet any
-	// more. With a To before From they lie around midnight.
+	// From and To are times of the day, such as "22:00" and "08:00": From is the first quiet
+	// minute, To the first that is not quiet any more. With a To before From they lie around
+	// midnight.
 	From, To string
 	// Zone is the IANA name of the time zone in which From and To are read. Default UTC.
 	Zone string
-	// ZoneHeader, if not empty, names a header of messages that has the zone of each, for example that of its receiver. Zone counts for
-	// a message without the header, and for one whose header names no zone that this program knows.
+	// ZoneHeader, if not empty, names a header of messages that has the zone of each, for example
+	// that of its receiver. Zone counts for a message without the header, and for one whose header
+	// names no zone that this program knows.
 	ZoneHeader string
-	// Spread has the messages come back over this time after the end of the quiet hours, so that not all of a night come at once.
-	// Default 5 minutes; a negative one spreads nothing.
+	// Spread has the messages come back over this time after the end of the quiet hours, so that
+	// not all of a night come at once. Default 5 minutes; a negative one spreads nothing.
 	Spread time.Duration
 }
 
 const defaultQuietSpread = 5 * time.Minute
 
-// Quiet returns middleware that snoozes the messages which come in quiet hours to the end of these. No attempt is counted, and a retry
-// that falls into quiet hours waits as well. A message that expires before then is not handled. Malformed hours or zones are
-// ErrInvalid. For example:
+// Quiet returns middleware that snoozes the messages which come in quiet hours to the end of these.
+// No attempt is counted, and a retry that falls into quiet hours waits as well. A message that
+// expires before then is not handled. Malformed hours or zones are ErrInvalid. For example:
 //
 //	quiet, err := worker.Quiet(worker.QuietHours{From: "22:00", To: "08:00", Zone: "Europe/Berlin", ZoneHeader: "zone"})
 //	w := worker.New(store, &worker.Config{Middleware: []worker.Middleware{quiet}})
@@ -79,8 +82,8 @@ type quiet struct {
 	zones    cron.Zones // the zones that were loaded: that of QuietHours.Zone, and those that headers named
 }
 
-// end returns the end of the quiet hours in which an instant lies, and the zero Time for one that is not quiet. Where clocks are set
-// back, the hours end when the clock first shows their end.
+// end returns the end of the quiet hours in which an instant lies, and the zero Time for one that
+// is not quiet. Where clocks are set back, the hours end when the clock first shows their end.
 func (q *quiet) end(at time.Time, headers map[string]string) time.Time {
 	zone := q.zone
 	if name := headers[q.header]; q.header != "" && name != "" {

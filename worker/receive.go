@@ -8,8 +8,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// receive dispatches the messages of a claim that has returned, and decides when its topics are asked for again. It returns
-// an error when the store cannot recover.
+// receive dispatches the messages of a claim that has returned, and decides when its topics are
+// asked for again. It returns an error when the store cannot recover.
 func (p *poller) receive(a *ask) error {
 	p.underWay--
 	a.cancel()
@@ -84,8 +84,9 @@ func (p *poller) conclude(a *ask) error {
 	return nil
 }
 
-// tellRecovery notes that claims for the topics of a, which was in time, succeed again, once that is certain: a has brought messages, or
-// the store tells its clock afterwards. A claim that brings nothing proves nothing, because a store may have waited for messages without its server.
+// tellRecovery notes that claims for the topics of a, which was in time, succeed again, once that
+// is certain: a has brought messages, or the store tells its clock afterwards. A claim that brings
+// nothing proves nothing, because a store may have waited for messages without its server.
 func (p *poller) tellRecovery(a *ask) {
 	polls := slices.Clone(a.polls)
 	tell := func() {
@@ -107,8 +108,8 @@ func (p *poller) tellRecovery(a *ask) {
 	}
 }
 
-// failed delays the next claim for a topic that failed alone. Topics that failed together are asked for at once, each separately
-// or in groups (see divide).
+// failed delays the next claim for a topic that failed alone. Topics that failed together are asked
+// for at once, each separately or in groups (see divide).
 func (p *poller) failed(a *ask) {
 	p.w.observer.OnError(p.s.claims, "claim", a.err)
 	for _, t := range a.polls {
@@ -128,8 +129,9 @@ func unrecoverable(err error) bool {
 	return errors.Is(err, punctual.ErrClosed) || errors.Is(err, punctual.ErrStoreFailed) || errors.Is(err, punctual.ErrCorrupt) || errors.Is(err, punctual.ErrInvalid)
 }
 
-// dispatch sends messages that have a slot to the slots' goroutines. Before that it starts goroutines until there are as many as
-// slots that have a message or are reserved for a claim. Only the poller calls it.
+// dispatch sends messages that have a slot to the slots' goroutines. Before that it starts
+// goroutines until there are as many as slots that have a message or are reserved for a claim. Only
+// the poller calls it.
 func (w *Worker) dispatch(s *session, ms []*message) {
 	for used := w.slots.used(); s.goroutines < used; s.goroutines++ {
 		s.running.Go(func() { w.slot(s) })

@@ -10,9 +10,11 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// This file has the renewer: which leases it renews when, in which batches, and what follows from the answers.
+// This file has the renewer: which leases it renews when, in which batches, and what follows from
+// the answers.
 
-// startLeaseLoops starts the renewer and the watcher and returns the function that ends them and waits for them.
+// startLeaseLoops starts the renewer and the watcher and returns the function that ends them and
+// waits for them.
 func (w *Worker) startLeaseLoops(s *session) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
@@ -24,9 +26,9 @@ func (w *Worker) startLeaseLoops(s *session) (end func()) {
 	}
 }
 
-// renewLeases renews leases, and gives back messages that were claimed ahead and have waited too long, until ctx ends. Each
-// renewal and each release runs in a goroutine of its own, because one that hangs must not hold up the others; renewLeases waits
-// for them at its end.
+// renewLeases renews leases, and gives back messages that were claimed ahead and have waited too
+// long, until ctx ends. Each renewal and each release runs in a goroutine of its own, because one
+// that hangs must not hold up the others; renewLeases waits for them at its end.
 func (w *Worker) renewLeases(ctx context.Context) {
 	var renewals sync.WaitGroup
 	defer renewals.Wait()
@@ -42,8 +44,8 @@ func (w *Worker) renewLeases(ctx context.Context) {
 	}
 }
 
-// renew extends the leases of batch in one call. If the call takes lateCall and batch has several topics, each of them is
-// renewed in another call meanwhile (P14).
+// renew extends the leases of batch in one call. If the call takes lateCall and batch has several
+// topics, each of them is renewed in another call meanwhile (P14).
 func (w *Worker) renew(ctx context.Context, batch []*message) {
 	ss := make([]punctual.Settlement, len(batch))
 	several := false
@@ -82,7 +84,8 @@ func (w *Worker) renew(ctx context.Context, batch []*message) {
 	}
 }
 
-// renewed notes the answer to a renewal of m. It returns the error if the renewal is to be tried again.
+// renewed notes the answer to a renewal of m. It returns the error if the renewal is to be tried
+// again.
 func (w *Worker) renewed(m *message, sent time.Time, err error) error {
 	switch {
 	case errors.Is(err, punctual.ErrLeaseLost), errors.Is(err, punctual.ErrCancelled):
@@ -96,9 +99,9 @@ func (w *Worker) renewed(m *message, sent time.Time, err error) error {
 	return nil
 }
 
-// renewalTime returns how long a call may take that renews the leases of batch: two thirds of the time until the first of them
-// ends, but not less than shortestBackoff. So a slow store has most of the time, and a call that hangs is ended early enough for
-// another try.
+// renewalTime returns how long a call may take that renews the leases of batch: two thirds of the
+// time until the first of them ends, but not less than shortestBackoff. So a slow store has most of
+// the time, and a call that hangs is ended early enough for another try.
 func (f *inflight) renewalTime(batch []*message, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,8 +112,8 @@ func (f *inflight) renewalTime(batch []*message, now time.Time) time.Duration {
 	return max(shortest*2/3, shortestBackoff)
 }
 
-// prolong notes that the lease of m was renewed by a call sent at the given time. An answer to a call that was sent before the
-// latest successful one does not make the lease shorter.
+// prolong notes that the lease of m was renewed by a call sent at the given time. An answer to a
+// call that was sent before the latest successful one does not make the lease shorter.
 func (f *inflight) prolong(m *message, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,9 +128,9 @@ func (f *inflight) prolong(m *message, sent time.Time) {
 	}
 }
 
-// postpone notes that the renewal of m is to be tried again. The wait is a twelfth of the lease's length, but at most half of
-// what is left of the lease, and at least a millisecond. So there are about eight tries at equal distances, and closer ones
-// shortly before the end.
+// postpone notes that the renewal of m is to be tried again. The wait is a twelfth of the lease's
+// length, but at most half of what is left of the lease, and at least a millisecond. So there are
+// about eight tries at equal distances, and closer ones shortly before the end.
 func (f *inflight) postpone(m *message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,9 +139,10 @@ func (f *inflight) postpone(m *message) {
 	f.renewals.wakeBy(m.renewAt)
 }
 
-// due returns the messages to renew now, one group for each call. When one message is due for renewal, those that are due within
-// a sixth of their lease's length are renewed with it, so that leases that began at different times are renewed together later.
-// due sets the alarm of the renewer to the next renewal, or to again if that is earlier and not zero.
+// due returns the messages to renew now, one group for each call. When one message is due for
+// renewal, those that are due within a sixth of their lease's length are renewed with it, so that
+// leases that began at different times are renewed together later. due sets the alarm of the
+// renewer to the next renewal, or to again if that is earlier and not zero.
 func (f *inflight) due(now, again time.Time) (groups [][]*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +183,8 @@ func (f *inflight) due(now, again time.Time) (groups [][]*message) {
 	return groups
 }
 
-// isolate makes the renewer renew each topic of batch, whose renewal is late, in a call of its own, and at once.
+// isolate makes the renewer renew each topic of batch, whose renewal is late, in a call of its own,
+// and at once.
 func (f *inflight) isolate(batch []*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,8 +197,8 @@ func (f *inflight) isolate(batch []*message) {
 	}
 }
 
-// concluded notes how a renewal of batch ended. It reports whether that is news: the renewal failed, and the one before had not
-// failed for any of its topics.
+// concluded notes how a renewal of batch ended. It reports whether that is news: the renewal
+// failed, and the one before had not failed for any of its topics.
 func (f *inflight) concluded(batch []*message, err error, inTime bool) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,8 +222,8 @@ func (f *inflight) concluded(batch []*message, err error, inTime bool) (news boo
 	return news
 }
 
-// renewable reports whether the renewer is to renew m: not once the lease is over, not once the handler's context has ended, and
-// not while the lease is doubtful. The caller holds inflight.mu.
+// renewable reports whether the renewer is to renew m: not once the lease is over, not once the
+// handler's context has ended, and not while the lease is doubtful. The caller holds inflight.mu.
 func (m *message) renewable(now time.Time) bool {
 	return m.over == nil && m.ctx.Err() == nil && !m.doubtful(now)
 }

@@ -106,7 +106,8 @@ func (r *rig) wantGone(topic, id string) {
 // since is the virtual time since the rig was made.
 func (r *rig) since() time.Duration { return time.Since(r.start) }
 
-// about is since rounded to 100 ms, because a worker takes a lease for over some milliseconds early, to be on the safe side.
+// about is since rounded to 100 ms, because a worker takes a lease for over some milliseconds
+// early, to be on the safe side.
 func (r *rig) about() time.Duration { return r.since().Round(100 * time.Millisecond) }
 
 // wantLog checks that text was logged n times.
@@ -122,12 +123,14 @@ type spyStore struct {
 	punctual.Store
 
 	mu sync.Mutex
-	// onClaim and onSettle, if not nil, are called before the store; an error is the answer. Guarded by mu.
+	// onClaim and onSettle, if not nil, are called before the store; an error is the answer.
+	// Guarded by mu.
 	onClaim  func(c punctual.Claim) error
 	onSettle func(ss []punctual.Settlement) error
 	// gate, if not nil, is called before each claim. Guarded by mu.
 	gate func()
-	// afterClaim and afterSettle, if not nil, are called when the store has answered. Guarded by mu.
+	// afterClaim and afterSettle, if not nil, are called when the store has answered. Guarded by
+	// mu.
 	afterClaim  func(ds []punctual.Delivery)
 	afterSettle func(ctx context.Context, ss []punctual.Settlement) error
 	openClaims  int        // guarded by mu

@@ -16,28 +16,31 @@ const stopGrace = time.Second
 // session is the state of one run, from Start until all its goroutines have ended, or of one Drain.
 type session struct {
 	drain bool
-	// claims ends when nothing more is to be claimed; handlers ends when running handlers are to give up.
+	// claims ends when nothing more is to be claimed; handlers ends when running handlers are to
+	// give up.
 	claims, handlers context.Context
 	endClaims        context.CancelFunc
 	endHandlers      context.CancelCauseFunc
 	// values has the values of handlers and never ends; open is never closed (see contextRoot).
 	values context.Context
 	open   chan struct{}
-	// ready passes messages to the goroutines of slots. It has room for as many messages as there are slots, so that the
-	// poller never blocks on it. It is closed when no slot has a message any more.
+	// ready passes messages to the goroutines of slots. It has room for as many messages as there
+	// are slots, so that the poller never blocks on it. It is closed when no slot has a message any
+	// more.
 	ready chan *message
 	// goroutines counts the goroutines of slots. Only the poller uses it.
 	goroutines int
-	// running waits for the goroutines of slots, for settlements and releases beside them, for reads of the store's clock,
-	// and for the duties.
+	// running waits for the goroutines of slots, for settlements and releases beside them, for
+	// reads of the store's clock, and for the duties.
 	running sync.WaitGroup
 	// checks waits for the calls of checkGroups that the store has not answered in time.
 	checks *sync.WaitGroup
-	// claimsOver is closed when the poller will claim nothing more; a Drain, which has no poller, closes it at its beginning.
-	// finished is closed when all slots, the renewer and the watcher have ended.
+	// claimsOver is closed when the poller will claim nothing more; a Drain, which has no poller,
+	// closes it at its beginning. finished is closed when all slots, the renewer and the watcher
+	// have ended.
 	claimsOver, finished chan struct{}
-	// err is the error after which the store cannot recover, or nil. It is written before claimsOver is closed, and
-	// read only after.
+	// err is the error after which the store cannot recover, or nil. It is written before
+	// claimsOver is closed, and read only after.
 	err error
 }
 
@@ -51,8 +54,8 @@ func (s *session) underWay() bool {
 	}
 }
 
-// enter begins a session, or returns an error that says why none may begin. The session claims nothing more once claims has
-// ended; the contexts of handlers end when handlers ends.
+// enter begins a session, or returns an error that says why none may begin. The session claims
+// nothing more once claims has ended; the contexts of handlers end when handlers ends.
 func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,14 +83,16 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	return s, nil
 }
 
-// Start begins to claim and handle messages. It returns an error when the worker was set up wrongly, was started already, is
-// being drained or was stopped, and when a topic has groups (Settings.Groups), because the messages of such a topic are for its
-// groups. To find that out Start asks the store for the settings of the worker's topics, and waits at most a second; if the
+// Start begins to claim and handle messages. It returns an error when the worker was set up
+// wrongly, was started already, is being drained or was stopped, and when a topic has groups
+// (Settings.Groups), because the messages of such a topic are for its groups. To find that out
+// Start asks the store for the settings of the worker's topics, and waits at most a second; if the
 // store does not answer, the worker starts.
 //
-// When ctx ends, the worker claims nothing more and running handlers go on; call Stop to wait for them. Handlers see the
-// values of ctx, not its end. If the store cannot recover, the worker claims nothing more, logs the error, and Stop
-// returns it. A store cannot recover when it was closed, has failed or is damaged, or when it refuses the claim as invalid.
+// When ctx ends, the worker claims nothing more and running handlers go on; call Stop to wait for
+// them. Handlers see the values of ctx, not its end. If the store cannot recover, the worker claims
+// nothing more, logs the error, and Stop returns it. A store cannot recover when it was closed, has
+// failed or is damaged, or when it refuses the claim as invalid.
 func (w *Worker) Start(ctx context.Context) error {
 	_, err := w.start(ctx)
 	return err
@@ -131,9 +136,10 @@ func (w *Worker) poller(s *session) {
 	w.runner.Close()
 }
 
-// Run starts the worker, waits for ctx to end and stops it, with Config.ShutdownTimeout for
-// the handlers that run then. It returns nil when ctx ended and every handler could finish. It returns
-// before ctx has ended when Start fails, when the store cannot recover (see Start), or when Stop is called.
+// Run starts the worker, waits for ctx to end and stops it, with Config.ShutdownTimeout for the
+// handlers that run then. It returns nil when ctx ended and every handler could finish. It returns
+// before ctx has ended when Start fails, when the store cannot recover (see Start), or when Stop is
+// called.
 func (w *Worker) Run(ctx context.Context) error {
 	s, err := w.start(ctx)
 	if err != nil {
@@ -148,18 +154,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop(stop)
 }
 
-// Stop ends the worker: it claims nothing more, waits for running handlers, and settles their messages. Messages that were
-// claimed but not started are given back without using an attempt.
+// Stop ends the worker: it claims nothing more, waits for running handlers, and settles their
+// messages. Messages that were claimed but not started are given back without using an attempt.
 //
-// When ctx ends first, the contexts of the running handlers end with a cause that wraps ErrClosed. A handler that returns a
-// context error then gives its message back without using an attempt. Stop waits up to one more second for the handlers.
-// If any were running when ctx ended, it returns an error that says how many, and how many have not returned yet. When such a
-// handler returns later, the worker still settles its message. That fails if the lease has been lost meanwhile, for example
-// because somebody has claimed the message again, or if the store was closed.
+// When ctx ends first, the contexts of the running handlers end with a cause that wraps ErrClosed.
+// A handler that returns a context error then gives its message back without using an attempt. Stop
+// waits up to one more second for the handlers. If any were running when ctx ended, it returns an
+// error that says how many, and how many have not returned yet. When such a handler returns later,
+// the worker still settles its message. That fails if the lease has been lost meanwhile, for
+// example because somebody has claimed the message again, or if the store was closed.
 //
-// Stop may be called again, also at the same time, and waits again. Without a Start it only prevents one.
-// A Drain under way ends after the message in flight. A Stop that is called from a handler waits for that handler, too, until
-// ctx ends.
+// Stop may be called again, also at the same time, and waits again. Without a Start it only
+// prevents one. A Drain under way ends after the message in flight. A Stop that is called from a
+// handler waits for that handler, too, until ctx ends.
 func (w *Worker) Stop(ctx context.Context) error {
 	w.mu.Lock()
 	w.stopped = true
@@ -203,17 +210,19 @@ func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 	}
 }
 
-// Drain claims and handles the messages that are due now, one at a time in the calling goroutine, until no message is due. It
-// returns how many handlers it ran. The topics are asked in the order of their Handle calls, and within a topic the
-// earliest due message comes first, so that a test knows the order. Leases are renewed meanwhile. By a real clock a
-// message pushed just now is due only in the next millisecond, and is left to the next Drain.
+// Drain claims and handles the messages that are due now, one at a time in the calling goroutine,
+// until no message is due. It returns how many handlers it ran. The topics are asked in the order
+// of their Handle calls, and within a topic the earliest due message comes first, so that a test
+// knows the order. Leases are renewed meanwhile. By a real clock a message pushed just now is due
+// only in the next millisecond, and is left to the next Drain.
 //
-// Drain returns an error early when ctx ends, when Stop is called, or when a claim, a settlement or a duty fails. It does not
-// try a failed claim again; it tries the settlement of the message in flight as long as its lease lasts. When ctx ends, the
-// context of the running handler ends, too, and the handler may give its message back as in Stop. A handler that keeps its
-// message due, for example by Snooze(0), keeps Drain busy. Drain may be called again, but not while another Drain is under way,
-// and not on a worker that was started. A handler that ends its goroutine (as t.FailNow does) ends the goroutine that called
-// Drain.
+// Drain returns an error early when ctx ends, when Stop is called, or when a claim, a settlement or
+// a duty fails. It does not try a failed claim again; it tries the settlement of the message in
+// flight as long as its lease lasts. When ctx ends, the context of the running handler ends, too,
+// and the handler may give its message back as in Stop. A handler that keeps its message due, for
+// example by Snooze(0), keeps Drain busy. Drain may be called again, but not while another Drain is
+// under way, and not on a worker that was started. A handler that ends its goroutine (as t.FailNow
+// does) ends the goroutine that called Drain.
 func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	checks, err := w.checkGroups(ctx)
 	if err != nil {
@@ -257,7 +266,8 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	return handled, errorf(punctual.ErrClosed, "drain: the worker was stopped")
 }
 
-// drainOne claims one message and handles it, and reports whether there was one and whether its handler ran.
+// drainOne claims one message and handles it, and reports whether there was one and whether its
+// handler ran.
 func (w *Worker) drainOne(s *session) (found, ran bool, err error) {
 	got, err := w.claim(s.claims, punctual.Claim{Topics: w.topics, Max: 1, Lease: w.cfg.Lease})
 	if err != nil || len(got.deliveries) == 0 {
@@ -268,7 +278,8 @@ func (w *Worker) drainOne(s *session) (found, ran bool, err error) {
 	return true, !m.began.IsZero(), err
 }
 
-// contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is another error.
+// contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is
+// another error.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {

@@ -534,8 +534,8 @@ func TestDrainReportsStoreErrors(t *testing.T) {
 	})
 }
 
-// TestDrainAndGoexit: a handler that ends its goroutine ends that of Drain. Its message is settled, and the
-// worker stays usable.
+// TestDrainAndGoexit: a handler that ends its goroutine ends that of Drain. Its message is settled,
+// and the worker stays usable.
 func TestDrainAndGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -620,7 +620,8 @@ func TestWorkerStopDoesNotWaitForAClaimThatHangs(t *testing.T) {
 	})
 }
 
-// TestWorkerStopWhileTheStoreDoesNotSettle: the handler has returned, but its ack does not get through.
+// TestWorkerStopWhileTheStoreDoesNotSettle: the handler has returned, but its ack does not get
+// through.
 func TestWorkerStopWhileTheStoreDoesNotSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

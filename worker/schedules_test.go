@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// TestSchedulesOption: a worker stores the occurrences of the schedules of its topics when told to, and only then. Two of them
-// share the work, and their observers together hear of each time once.
+// TestSchedulesOption: a worker stores the occurrences of the schedules of its topics when told to,
+// and only then. Two of them share the work, and their observers together hear of each time once.
 func TestSchedulesOption(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestSchedulesOption(t *testing.T) {
 	}
 }
 
-// TestSchedulesDrain: Drain stores the occurrence that is due. It is handled once, also when Drain is called again.
+// TestSchedulesDrain: Drain stores the occurrence that is due. It is handled once, also when Drain
+// is called again.
 func TestSchedulesDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

@@ -23,8 +23,8 @@ func (s *deafStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]err
 	return s.spyStore.Settle(ctx, ss)
 }
 
-// TestWorkerGivesUpOnADeafStoreWhenTheLeaseEnds: a settlement waits for its answer no longer than its
-// lease lasts, short or long, even if the call never returns.
+// TestWorkerGivesUpOnADeafStoreWhenTheLeaseEnds: a settlement waits for its answer no longer than
+// its lease lasts, short or long, even if the call never returns.
 func TestWorkerGivesUpOnADeafStoreWhenTheLeaseEnds(t *testing.T) {
 	for _, lease := range []time.Duration{time.Second, 15 * time.Second, 25 * time.Second, 10 * time.Minute} {
 		t.Run(lease.String(), func(t *testing.T) {
@@ -68,7 +68,8 @@ func TestWorkerSettlesOneAfterTheOtherForHours(t *testing.T) {
 	})
 }
 
-// TestWorkerSurvivesManyGoexits: as many slots are at work as before, although the goroutine of each was ended many times.
+// TestWorkerSurvivesManyGoexits: as many slots are at work as before, although the goroutine of
+// each was ended many times.
 func TestWorkerSurvivesManyGoexits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -99,8 +100,9 @@ func TestWorkerSurvivesManyGoexits(t *testing.T) {
 	})
 }
 
-// TestWorkerSettlesOnceThoughAnswersGetLost: the first try took effect and its answer got lost. In one case the next try gets a
-// definite error, which says nothing about the first. An ErrLeaseLost after that shows that the first try took effect.
+// TestWorkerSettlesOnceThoughAnswersGetLost: the first try took effect and its answer got lost. In
+// one case the next try gets a definite error, which says nothing about the first. An ErrLeaseLost
+// after that shows that the first try took effect.
 func TestWorkerSettlesOnceThoughAnswersGetLost(t *testing.T) {
 	for name, second := range map[string]error{"at once": nil, "after a definite error": punctual.ErrOverloaded} {
 		t.Run(name, func(t *testing.T) {

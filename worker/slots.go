@@ -6,16 +6,19 @@ import (
 	"time"
 )
 
-// slots counts the slots of a worker. A topic that has a message in a slot gets a further slot only while one free
-// slot remains for each topic that has none, so that handlers that hang in one topic leave each other topic a slot (P14).
-// Where topics outnumber slots, one free slot is kept for all of them. A worker with one slot keeps none. A message of a late
-// claim takes any free slot (tryOccupy).
+// slots counts the slots of a worker. A topic that has a message in a slot gets a further slot only
+// while one free slot remains for each topic that has none, so that handlers that hang in one topic
+// leave each other topic a slot (P14). Where topics outnumber slots, one free slot is kept for all
+// of them. A worker with one slot keeps none. A message of a late claim takes any free slot
+// (tryOccupy).
 type slots struct {
-	// total is the number of slots, keep how many of them are kept at most for topics that have none, topics the number of
-	// topics. limited reports whether a topic has MaxSlots. They do not change once there is a session.
+	// total is the number of slots, keep how many of them are kept at most for topics that have
+	// none, topics the number of topics. limited reports whether a topic has MaxSlots. They do not
+	// change once there is a session.
 	total, keep, topics int
 	limited             bool
-	// back has room for one signal that a slot has become free, or that the queue of messages claimed ahead is half empty.
+	// back has room for one signal that a slot has become free, or that the queue of messages
+	// claimed ahead is half empty.
 	back chan struct{}
 	// slow reports that settling takes besideFrom or longer; see pass.
 	slow atomic.Bool
@@ -25,7 +28,8 @@ type slots struct {
 	free int
 	// idle counts the topics that have no message in a slot. Guarded by mu, as is route.busy.
 	idle int
-	// covered counts the idle topics that are sure of a slot by the reservations of claims under way. Guarded by mu.
+	// covered counts the idle topics that are sure of a slot by the reservations of claims under
+	// way. Guarded by mu.
 	covered int
 	ahead   ahead // guarded by mu
 }
@@ -35,7 +39,8 @@ func (s *slots) init(total int) {
 	s.back = make(chan struct{}, 1)
 }
 
-// serves sets the number of topics and whether one of them has MaxSlots. It is called before the first claim.
+// serves sets the number of topics and whether one of them has MaxSlots. It is called before the
+// first claim.
 func (s *slots) serves(topics int, limited bool) {
 	s.idle, s.topics, s.limited = topics, topics, limited
 	switch {
@@ -50,14 +55,15 @@ func (s *slots) serves(topics int, limited bool) {
 
 // reservation is the slots that are reserved for a claim.
 type reservation struct {
-	// slots is how many slots are reserved, perTopic how many of them one topic may have; 0 means all.
+	// slots is how many slots are reserved, perTopic how many of them one topic may have; 0 means
+	// all.
 	slots, perTopic int
 	// covers counts the idle topics that are sure of one of these slots if they have a message.
 	covers int
 }
 
-// reserve reserves free slots for a claim of topics, up to the number most. It returns those topics that may have a slot, which
-// the claim is to name; none when there is no slot for any of them.
+// reserve reserves free slots for a claim of topics, up to the number most. It returns those topics
+// that may have a slot, which the claim is to name; none when there is no slot for any of them.
 func (s *slots) reserve(topics []*polled, most int) (chosen []*polled, r reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +107,8 @@ func (s *slots) spare() bool {
 	return s.free > s.kept(0)
 }
 
-// choose returns those of topics that may have a slot, and whether all of these are idle. spare says whether there are free
-// slots beside the kept ones. The caller holds mu.
+// choose returns those of topics that may have a slot, and whether all of these are idle. spare
+// says whether there are free slots beside the kept ones. The caller holds mu.
 func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle bool) {
 	if spare && !s.limited && len(topics) == s.topics { // no walk over thousands of topics
 		return topics, s.idle == s.topics
@@ -118,11 +124,13 @@ func (s *slots) choose(topics []*polled, spare bool) (chosen []*polled, idle boo
 	return chosen, idle
 }
 
-// kept returns how many free slots are kept for idle topics that are not covered. The argument but is how many of these topics
-// need no slot kept, because they are named by the claim that is being made. The caller holds mu.
+// kept returns how many free slots are kept for idle topics that are not covered. The argument but
+// is how many of these topics need no slot kept, because they are named by the claim that is being
+// made. The caller holds mu.
 func (s *slots) kept(but int) int { return min(s.keep, max(0, s.idle-s.covered-but)) }
 
-// settle ends a reservation: each of the messages gets one of its slots, and the other slots are free again.
+// settle ends a reservation: each of the messages gets one of its slots, and the other slots are
+// free again.
 func (s *slots) settle(r reservation, got []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +151,8 @@ func (s *slots) room(r *route) int {
 	return s.free
 }
 
-// roomBeside reports whether a message of r may have a slot beside those that are reserved for a claim of its topic.
+// roomBeside reports whether a message of r may have a slot beside those that are reserved for a
+// claim of its topic.
 func (s *slots) roomBeside(r *route, reserved reservation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +178,8 @@ func (s *slots) occupy(r *route) {
 	}
 }
 
-// release frees the slot of a message of r, whose handler ran for took, and gives the slot to a message that was claimed
-// ahead. next is that message, or nil when none may have the slot.
+// release frees the slot of a message of r, whose handler ran for took, and gives the slot to a
+// message that was claimed ahead. next is that message, or nil when none may have the slot.
 func (s *slots) release(r *route, took time.Duration) (next *message) {
 	s.mu.Lock()
 	s.ahead.handled(took)

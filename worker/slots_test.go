@@ -2,8 +2,8 @@ package worker
 
 import "testing"
 
-// TestSlotsKept: how many slots a topic may take, by how many slots and topics there are, and how many slots each other topic
-// may take beside it then.
+// TestSlotsKept: how many slots a topic may take, by how many slots and topics there are, and how
+// many slots each other topic may take beside it then.
 func TestSlotsKept(t *testing.T) {
 	for _, c := range []struct{ slots, topics, most, others int }{
 		{16, 3, 14, 1},
@@ -48,8 +48,8 @@ func TestSlotsKept(t *testing.T) {
 	}
 }
 
-// TestSlotsOfClaimsUnderWay: a slot that a claim under way has reserved serves one of the topics without a slot. So
-// the topic that the claim left out may have one slot more.
+// TestSlotsOfClaimsUnderWay: a slot that a claim under way has reserved serves one of the topics
+// without a slot. So the topic that the claim left out may have one slot more.
 func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	var s slots
 	s.init(8)
@@ -77,7 +77,8 @@ func TestSlotsOfClaimsUnderWay(t *testing.T) {
 	}
 }
 
-// TestSlotsOfLimitedTopics: a topic with MaxSlots bounds the share of each topic in a claim, which asks for no more than can come.
+// TestSlotsOfLimitedTopics: a topic with MaxSlots bounds the share of each topic in a claim, which
+// asks for no more than can come.
 func TestSlotsOfLimitedTopics(t *testing.T) {
 	one, five := &polled{route: &route{maxSlots: 1}}, &polled{route: &route{maxSlots: 5}}
 	for _, topics := range [][]*polled{{one, five}, {five, one}} { // the smaller limit bounds the claim, wherever its topic stands

@@ -17,10 +17,11 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// No handler starts under a lease that has ended (P3). Most tests here bring it about that a lease ends between the
-// store's claim and the handler's start, and show first that it did.
+// No handler starts under a lease that has ended (P3). Most tests here bring it about that a lease
+// ends between the store's claim and the handler's start, and show first that it did.
 
-// watched is a rig whose handlers check that their lease holds, by the store's clock, when they start.
+// watched is a rig whose handlers check that their lease holds, by the store's clock, when they
+// start.
 type watched struct {
 	*rig
 	seen *record // what the handlers and the observer saw
@@ -30,7 +31,8 @@ func newWatched(t *testing.T, clock storekit.Clock) *watched {
 	return &watched{rig: newRigOn(t, clock), seen: &record{}}
 }
 
-// observer fails the test when a worker starts a message whose lease it does not hold, and records each lease that is lost.
+// observer fails the test when a worker starts a message whose lease it does not hold, and records
+// each lease that is lost.
 func (r *watched) observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnStart: func(_ context.Context, d *punctual.Delivery) { r.wantHeld(d) },
@@ -50,8 +52,8 @@ func (r *watched) handler(d time.Duration) punctual.Handler {
 	})
 }
 
-// wantHeld checks that d is leased under its own token. It extends the lease to where it ends already, which
-// memstore grants to no other token.
+// wantHeld checks that d is leased under its own token. It extends the lease to where it ends
+// already, which memstore grants to no other token.
 func (r *watched) wantHeld(d *punctual.Delivery) {
 	r.t.Helper()
 	i, err := r.mem.Get(context.Background(), d.Topic, d.ID)
@@ -99,8 +101,8 @@ func (r *watched) holdsBack(d time.Duration) {
 	}
 }
 
-// holder returns a function that sleeps for d when it is first called. Claims that the worker sends meanwhile reach the store after
-// that time, so the test can be another holder.
+// holder returns a function that sleeps for d when it is first called. Claims that the worker sends
+// meanwhile reach the store after that time, so the test can be another holder.
 func (r *watched) holder(d time.Duration) func() {
 	over := make(chan struct{})
 	var held atomic.Bool
@@ -125,8 +127,8 @@ func (r *watched) wantSeen(want ...string) {
 	}
 }
 
-// TestWorkerStartsNothingThatAnotherHolds: the answer to a claim comes when another worker has the messages, or
-// has finished them.
+// TestWorkerStartsNothingThatAnotherHolds: the answer to a claim comes when another worker has the
+// messages, or has finished them.
 func TestWorkerStartsNothingThatAnotherHolds(t *testing.T) {
 	for _, finished := range []bool{false, true} {
 		t.Run(fmt.Sprint("finished ", finished), func(t *testing.T) {
@@ -157,8 +159,8 @@ func TestWorkerStartsNothingThatAnotherHolds(t *testing.T) {
 	}
 }
 
-// TestWorkerStartsNothingThatWaitedTooLong: what comes between the answer and the handler takes longer than the
-// lease.
+// TestWorkerStartsNothingThatWaitedTooLong: what comes between the answer and the handler takes
+// longer than the lease.
 func TestWorkerStartsNothingThatWaitedTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
@@ -188,8 +190,8 @@ func TestWorkerStartsNothingThatWaitedTooLong(t *testing.T) {
 	})
 }
 
-// TestWorkerRenewsWhatMayHaveEnded: nobody else has claimed the message meanwhile, so the worker takes it up under
-// a new lease, in the same attempt.
+// TestWorkerRenewsWhatMayHaveEnded: nobody else has claimed the message meanwhile, so the worker
+// takes it up under a new lease, in the same attempt.
 func TestWorkerRenewsWhatMayHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
@@ -213,7 +215,8 @@ func TestWorkerRenewsWhatMayHaveEnded(t *testing.T) {
 	})
 }
 
-// TestWorkerGivesBackWhatItCannotRenew: the renewal before the start fails, so whether the lease holds is not known.
+// TestWorkerGivesBackWhatItCannotRenew: the renewal before the start fails, so whether the lease
+// holds is not known.
 func TestWorkerGivesBackWhatItCannotRenew(t *testing.T) {
 	for name, renewal := range map[string]func() error{
 		"refused": func() error { return punctual.ErrOverloaded },
@@ -255,7 +258,8 @@ func TestWorkerGivesBackWhatItCannotRenew(t *testing.T) {
 	}
 }
 
-// TestWorkerStartsNothingCancelledMeanwhile: the renewal before the start is told that the message was cancelled, and the message ends.
+// TestWorkerStartsNothingCancelledMeanwhile: the renewal before the start is told that the message
+// was cancelled, and the message ends.
 func TestWorkerStartsNothingCancelledMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
@@ -275,7 +279,8 @@ func TestWorkerStartsNothingCancelledMeanwhile(t *testing.T) {
 	})
 }
 
-// TestDrainGoesOnAfterALapsedLease: Drain does not count a message that it may not start, and handles what else is due.
+// TestDrainGoesOnAfterALapsedLease: Drain does not count a message that it may not start, and
+// handles what else is due.
 func TestDrainGoesOnAfterALapsedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWatched(t, nil)
@@ -329,7 +334,8 @@ func (c *steppedClock) After(at time.Time) (<-chan time.Time, func()) {
 	return shiftedClock{c.shift()}.After(at)
 }
 
-// TestWorkerAfterAStepOfTheStoresClock: once the store's clock was set forward, the worker judges by the new time.
+// TestWorkerAfterAStepOfTheStoresClock: once the store's clock was set forward, the worker judges
+// by the new time.
 func TestWorkerAfterAStepOfTheStoresClock(t *testing.T) {
 	for _, step := range []time.Duration{time.Minute, 24 * time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -358,8 +364,8 @@ func TestWorkerAfterAStepOfTheStoresClock(t *testing.T) {
 	}
 }
 
-// TestWorkerAfterASuspend: the machine of the worker is suspended between answer and start. Its monotonic clock pauses as
-// well, but its wall clock shows the time that has passed.
+// TestWorkerAfterASuspend: the machine of the worker is suspended between answer and start. Its
+// monotonic clock pauses as well, but its wall clock shows the time that has passed.
 func TestWorkerAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
@@ -397,8 +403,9 @@ func TestWorkerAfterASuspend(t *testing.T) {
 	})
 }
 
-// TestWorkerStartsNothingAfterASuspendedRenewal: the machine is suspended while the answer to the renewal before a start is under
-// way. The lease ends meanwhile and another worker has the message. The monotonic clock paused, but the wall clock shows the time.
+// TestWorkerStartsNothingAfterASuspendedRenewal: the machine is suspended while the answer to the
+// renewal before a start is under way. The lease ends meanwhile and another worker has the message.
+// The monotonic clock paused, but the wall clock shows the time.
 func TestWorkerStartsNothingAfterASuspendedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
@@ -480,8 +487,8 @@ func (s *farStore) clockReads() int {
 	return s.nows
 }
 
-// TestWorkerOverASlowNetwork: a lease of a second suffices, though each call takes 300 ms and claims wait for long. As long as
-// handlers are quick, no call is made to start them.
+// TestWorkerOverASlowNetwork: a lease of a second suffices, though each call takes 300 ms and
+// claims wait for long. As long as handlers are quick, no call is made to start them.
 func TestWorkerOverASlowNetwork(t *testing.T) {
 	for _, c := range []struct {
 		name    string

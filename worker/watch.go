@@ -20,7 +20,8 @@ func (w *Worker) watch(ctx context.Context, s *session) {
 	}
 }
 
-// endOverdue ends the contexts of handlers that have reached their timeout or whose lease has ended without a renewal.
+// endOverdue ends the contexts of handlers that have reached their timeout or whose lease has ended
+// without a renewal.
 func (w *Worker) endOverdue(now time.Time) {
 	timedOut, expired := w.inflight.overdue(now)
 	for _, m := range timedOut {
@@ -31,8 +32,9 @@ func (w *Worker) endOverdue(now time.Time) {
 	}
 }
 
-// overdue returns the messages whose handlers have reached their timeout, each only once, and those whose leases have ended by
-// local time, without the doubtful ones. It sets the alarm of the watcher to the next end.
+// overdue returns the messages whose handlers have reached their timeout, each only once, and those
+// whose leases have ended by local time, without the doubtful ones. It sets the alarm of the
+// watcher to the next end.
 func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +55,8 @@ func (f *inflight) overdue(now time.Time) (timedOut, expired []*message) {
 	return timedOut, expired
 }
 
-// mayTake returns how long the handler of m may run, by the message or else by its route; 0 and less is without end.
+// mayTake returns how long the handler of m may run, by the message or else by its route; 0 and
+// less is without end.
 func (m *message) mayTake() time.Duration {
 	if m.delivery.Timeout > 0 {
 		return m.delivery.Timeout
@@ -61,8 +64,8 @@ func (m *message) mayTake() time.Duration {
 	return m.route.timeout
 }
 
-// nextEnd returns when the watcher has to check m next: at the end of its lease or at its timeout, whichever is earlier.
-// The caller holds inflight.mu.
+// nextEnd returns when the watcher has to check m next: at the end of its lease or at its timeout,
+// whichever is earlier. The caller holds inflight.mu.
 func (m *message) nextEnd() time.Time {
 	if m.timeout.IsZero() || m.endsAt.Before(m.timeout) {
 		return m.endsAt
@@ -70,7 +73,8 @@ func (m *message) nextEnd() time.Time {
 	return m.timeout
 }
 
-// endHandlers ends the contexts of the handlers of ms with the error and cause of session.handlers, which has ended.
+// endHandlers ends the contexts of the handlers of ms with the error and cause of session.handlers,
+// which has ended.
 func endHandlers(ms []*message, s *session) {
 	for _, m := range ms {
 		m.ctx.end(s.handlers.Err(), context.Cause(s.handlers))

@@ -15,8 +15,9 @@ import (
 
 var _ access.Authenticator = (*File)(nil)
 
-// Authenticate implements access.Authenticator: it goes by the token in the header Authorization or, when the request has
-// none, by the verified certificate of the client. A request whose token does not count is refused, also when it comes with a certificate.
+// Authenticate implements access.Authenticator: it goes by the token in the header Authorization
+// or, when the request has none, by the verified certificate of the client. A request whose token
+// does not count is refused, also when it comes with a certificate.
 func (f *File) Authenticate(r *http.Request) (*access.Principal, error) {
 	entries, err := f.Entries()
 	if err != nil {
@@ -52,8 +53,9 @@ func (f *File) Authenticate(r *http.Request) (*access.Principal, error) {
 	return e.principal, nil
 }
 
-// subjectOf is the distinguished name of a certificate as RFC 2253 writes it, with all its parts in their order. A pkix.Name would not do,
-// because it keeps only the last common name, and no longer tells several values of one part from several parts.
+// subjectOf is the distinguished name of a certificate as RFC 2253 writes it, with all its parts in
+// their order. A pkix.Name would not do, because it keeps only the last common name, and no longer
+// tells several values of one part from several parts.
 func subjectOf(c *x509.Certificate) (string, error) {
 	var name pkix.RDNSequence
 	if rest, err := asn1.Unmarshal(c.RawSubject, &name); err != nil || len(rest) > 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/access/tokens"
 )
 
-// A program lets in the holders of tokens. server.Options takes a File as its Authenticator, and console.Options the method Authenticate.
+// A program lets in the holders of tokens. server.Options takes a File as its Authenticator, and
+// console.Options the method Authenticate.
 func Example() {
 	dir, err := os.MkdirTemp("", "tokens")
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/internal/refresh"
 )
 
-// File is a file of entries that is read again when it changes. Its methods are safe for concurrent use.
+// File is a file of entries that is read again when it changes. Its methods are safe for concurrent
+// use.
 type File struct {
 	path    string
 	log     *slog.Logger
@@ -41,11 +42,12 @@ func (s stamp) same(t stamp) bool {
 	return s.modified.Equal(t.modified) && s.size == t.size && s.mode == t.mode && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
 }
 
-// checkInterval is how old what File has read may be. File checks whether its file has changed when Entries is called and that time has
-// passed since the last check.
+// checkInterval is how old what File has read may be. File checks whether its file has changed when
+// Entries is called and that time has passed since the last check.
 const checkInterval = 100 * time.Millisecond
 
-// Open reads a file of entries. It fails when the file is missing or malformed, and except on Windows when it is open to others than its owner.
+// Open reads a file of entries. It fails when the file is missing or malformed, and except on
+// Windows when it is open to others than its owner.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{path: path, log: log}
 	first := f.read()
@@ -59,8 +61,9 @@ func Open(path string, log *slog.Logger) (*File, error) {
 	return f, nil
 }
 
-// Entries returns the entries of the file as it is now, or was at most a tenth of a second ago. While the file cannot be read, Entries
-// returns an error that wraps punctual.ErrUnauthenticated: then nobody gets in, because it cannot be known which tokens were revoked.
+// Entries returns the entries of the file as it is now, or was at most a tenth of a second ago.
+// While the file cannot be read, Entries returns an error that wraps punctual.ErrUnauthenticated:
+// then nobody gets in, because it cannot be known which tokens were revoked.
 func (f *File) Entries() (*Entries, error) {
 	c := f.content.Get()
 	if c.err != nil {
@@ -69,7 +72,8 @@ func (f *File) Entries() (*Entries, error) {
 	return c.entries, nil
 }
 
-// readIfChanged reads the file again if it is not the one that was read before, or could not be read then.
+// readIfChanged reads the file again if it is not the one that was read before, or could not be
+// read then.
 func (f *File) readIfChanged(before content) content {
 	if now, err := stampOf(f.path); err == nil && now.same(before.stamp) && before.err == nil {
 		return before
@@ -129,9 +133,10 @@ func readPrivate(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Change lets change make the new list of entries from the old one, and replaces the file in one step: readers see the old list or the new
-// one, also after a power cut. A file that does not exist counts as one without entries. Changes of several processes go one after the other
-// where the system has flock; elsewhere, as on Windows, one of two changes at the same time can be lost.
+// Change lets change make the new list of entries from the old one, and replaces the file in one
+// step: readers see the old list or the new one, also after a power cut. A file that does not exist
+// counts as one without entries. Changes of several processes go one after the other where the
+// system has flock; elsewhere, as on Windows, one of two changes at the same time can be lost.
 func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -167,7 +172,8 @@ func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	return nil
 }
 
-// replace puts text in the place of a file in one step, which a power cut does not undo, except on Windows.
+// replace puts text in the place of a file in one step, which a power cut does not undo, except on
+// Windows.
 func replace(path string, text []byte, dir *os.File) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // mode 0600
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/internal/refresh"
 )
 
-// TestRevokedOnAnIdleServer: of requests that come at once, long after the last one, none goes by the file as it was then.
+// TestRevokedOnAnIdleServer: of requests that come at once, long after the last one, none goes by
+// the file as it was then.
 func TestRevokedOnAnIdleServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	token := given(t, path)["good"]
@@ -55,7 +56,8 @@ func TestRevokedOnAnIdleServer(t *testing.T) {
 	})
 }
 
-// TestChangedInPlace: a file that an editor or a copy has overwritten is read again, also if its time is the one of before.
+// TestChangedInPlace: a file that an editor or a copy has overwritten is read again, also if its
+// time is the one of before.
 func TestChangedInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	token := given(t, path)["good"]
@@ -88,7 +90,8 @@ func TestChangedInPlace(t *testing.T) {
 	})
 }
 
-// TestErrorThatPasses: a file that could not be read for a while, say for want of file descriptors, and did not change, is read again.
+// TestErrorThatPasses: a file that could not be read for a while, say for want of file descriptors,
+// and did not change, is read again.
 func TestErrorThatPasses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	given(t, path)

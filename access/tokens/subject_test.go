@@ -20,7 +20,8 @@ func part(pairs ...any) (out pkix.RelativeDistinguishedNameSET) {
 	return out
 }
 
-// TestSubjects: names that differ in a repeated part, in the order, or in which values one part has are different subjects.
+// TestSubjects: names that differ in a repeated part, in the order, or in which values one part has
+// are different subjects.
 func TestSubjects(t *testing.T) {
 	names := map[string]pkix.RDNSequence{
 		"CN=worker-1,O=Example":         {part(oidO, "Example"), part(oidCN, "worker-1")},

@@ -1,7 +1,8 @@
-// Package tokens keeps the principals of package access in a file: tokens and the subjects of client certificates, each with what its holder
-// may do with which topics.
+// Package tokens keeps the principals of package access in a file: tokens and the subjects of
+// client certificates, each with what its holder may do with which topics.
 //
-// The file is JSON, as drawn here, and the command "punctual token" writes it. It holds no secrets, only the hash of each.
+// The file is JSON, as drawn here, and the command "punctual token" writes it. It holds no secrets,
+// only the hash of each.
 //
 //	{"entries": [
 //	  {"id": "k3wq5y7ahx", "name": "billing", "sha256": "9f86d0...", "actions": ["push"], "topics": ["order.*"],
@@ -10,8 +11,8 @@
 //	   "created": "2026-11-22T09:00:00Z", "revoked": "2026-11-23T10:00:00Z"}
 //	]}
 //
-// A change of the file counts within a tenth of a second, without a restart. A field that is not known is refused, because whoever wrote it
-// wanted it to have an effect.
+// A change of the file counts within a tenth of a second, without a restart. A field that is not
+// known is refused, because whoever wrote it wanted it to have an effect.
 package tokens
 
 import (
@@ -38,13 +39,16 @@ type Entry struct {
 	ID string `json:"id"`
 	// Name is what people call its holder.
 	Name string `json:"name"`
-	// SHA256 is the hash of the token's secret, in hexadecimal digits; Subject is the distinguished name of a
-	// certificate as RFC 2253 writes it: "CN=worker-1,O=Example". An entry has one of them.
+	// SHA256 is the hash of the token's secret, in hexadecimal digits; Subject is the distinguished
+	// name of a certificate as RFC 2253 writes it: "CN=worker-1,O=Example". An entry has one of
+	// them.
 	SHA256  string `json:"sha256,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// Actions are words that access.ParseActions reads: "inspect", "push", "amend", "work", "admin" or "all".
+	// Actions are words that access.ParseActions reads: "inspect", "push", "amend", "work", "admin"
+	// or "all".
 	Actions []string `json:"actions"`
-	// Topics are names, or prefixes that end with "*". A name stands for the companions of the topic as well (access.Grant).
+	// Topics are names, or prefixes that end with "*". A name stands for the companions of the
+	// topic as well (access.Grant).
 	Topics []string `json:"topics"`
 	// Created is when the entry was made.
 	Created time.Time `json:"created"`
@@ -97,8 +101,8 @@ func isPattern(pattern string) bool {
 	return storekit.CheckTopic(name) == nil || isPrefix && storekit.CheckTopic(name+"x") == nil
 }
 
-// A token is "punctual", the entry's ID and the secret, with underscores between. The prefix lets programs that look for
-// secrets in published code find it.
+// A token is "punctual", the entry's ID and the secret, with underscores between. The prefix lets
+// programs that look for secrets in published code find it.
 const (
 	tokenPrefix = "punctual_"
 	idLength    = 10
@@ -108,7 +112,8 @@ func isID(s string) bool {
 	return len(s) == idLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// NewToken gives e an ID and the hash of a new token, and returns the token. The token cannot be found from e, so only the caller has it.
+// NewToken gives e an ID and the hash of a new token, and returns the token. The token cannot be
+// found from e, so only the caller has it.
 func NewToken(e *Entry) string {
 	e.ID = newID()
 	secret := strings.ToLower(rand.Text()) // 130 random bits
@@ -122,7 +127,8 @@ func NewSubject(e *Entry, subject string) { e.ID, e.Subject = newID(), subject }
 
 func newID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
-// Entries are what a file holds. They do not change once they are read, so they are safe for concurrent use.
+// Entries are what a file holds. They do not change once they are read, so they are safe for
+// concurrent use.
 type Entries struct {
 	list []Entry
 	// tokens and subjects find the entries that have one.
@@ -178,8 +184,8 @@ func (es *Entries) text() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Token returns the live entry of a token. The error wraps punctual.ErrUnauthenticated, and never holds the token. The time that Token takes
-// does not depend on how much of the secret is right.
+// Token returns the live entry of a token. The error wraps punctual.ErrUnauthenticated, and never
+// holds the token. The time that Token takes does not depend on how much of the secret is right.
 func (es *Entries) Token(token string, now time.Time) (*Entry, error) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	id, secret, cut := strings.Cut(rest, "_")

@@ -88,7 +88,8 @@ func TestTokens(t *testing.T) {
 		"expired": tokens["expired"], "revoked": tokens["revoked"], "empty": "", "another kind": "Bearer x", "cut": good[:len(good)-1],
 		"longer": good + "a", "upper case": strings.ToUpper(good), "another's secret": tokens["expired"][:len(tokenPrefix)+idLength] + good[len(tokenPrefix)+idLength:],
 		"an unknown ID": tokenPrefix + "aaaaaaaaaa_" + strings.Repeat("a", 26), "only an ID": good[:len(tokenPrefix)+idLength], "no secret": good[:len(tokenPrefix)+idLength+1],
-		// Without an entry Token compares the hash of the secret with zeros. The empty secret must not pass that comparison.
+		// Without an entry Token compares the hash of the secret with zeros. The empty secret must
+		// not pass that comparison.
 		"an unknown ID with an empty secret": tokenPrefix + "aaaaaaaaaa_",
 	} {
 		e, err := es.Token(token, time.Now())
@@ -128,7 +129,8 @@ func TestExpiresAtItsInstant(t *testing.T) {
 	}
 }
 
-// A subject whose entry was revoked may get another entry, before or behind the revoked one in the file.
+// A subject whose entry was revoked may get another entry, before or behind the revoked one in the
+// file.
 func TestSubjectAgain(t *testing.T) {
 	revoked := Entry{Name: "old", Actions: []string{"push"}, Topics: []string{"*"}, Revoked: time.Now()}
 	live := Entry{Name: "new", Actions: []string{"push"}, Topics: []string{"*"}}
@@ -198,7 +200,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestFileIsReadAgain: a revoked token is refused without a restart, and a file that cannot be read lets nobody in.
+// TestFileIsReadAgain: a revoked token is refused without a restart, and a file that cannot be read
+// lets nobody in.
 func TestFileIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	token := given(t, path)["good"]

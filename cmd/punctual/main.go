@@ -10,8 +10,9 @@ import (
 )
 
 func main() {
-	// With 2 threads, two handlers that compute keep timers and I/O waiting: p99 of the lateness grew from about one
-	// millisecond to about a hundred, and with 4 threads to a few. See docs/performance.md, GOMAXPROCS.
+	// With 2 threads, two handlers that compute keep timers and I/O waiting: p99 of the lateness
+	// grew from about one millisecond to about a hundred, and with 4 threads to a few. See
+	// docs/performance.md, GOMAXPROCS.
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < 4 {
 		runtime.GOMAXPROCS(4)
 	}

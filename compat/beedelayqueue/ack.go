@@ -9,20 +9,23 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Ack says what became of a message that a listener got. With true the message is finished. With false it is delivered again
-// at once; when its retries are used up it is discarded, so that it is dead with punctual.ReasonDiscarded.
+// Ack says what became of a message that a listener got. With true the message is finished. With
+// false it is delivered again at once; when its retries are used up it is discarded, so that it is
+// dead with punctual.ReasonDiscarded.
 //
-// Ack may be called until the message is delivered again or given up, also after the listener has returned, and by another controller or
-// process. As in the original it has no result, so errors are logged; Settle returns them.
+// Ack may be called until the message is delivered again or given up, also after the listener has
+// returned, and by another controller or process. As in the original it has no result, so errors
+// are logged; Settle returns them.
 func (p *DelayQueueController) Ack(msg DelayMsg, tf bool) {
 	if err := p.Settle(msg, tf); err != nil {
 		p.log.Error("a message could not be acknowledged", "topic", msg.Topic, "id", msg.Id, "delivery", msg.RetryCount, "ok", tf, "err", err)
 	}
 }
 
-// Settle is Ack with a result. The error wraps ErrLeaseLost when the message was acknowledged already, was delivered again
-// because its time was over, or is gone; nothing is changed then. When Redis did not answer, the error wraps ErrIndeterminate or
-// ErrUnreachable; the message may then be delivered again.
+// Settle is Ack with a result. The error wraps ErrLeaseLost when the message was acknowledged
+// already, was delivered again because its time was over, or is gone; nothing is changed then. When
+// Redis did not answer, the error wraps ErrIndeterminate or ErrUnreachable; the message may then be
+// delivered again.
 func (p *DelayQueueController) Settle(msg DelayMsg, tf bool) error {
 	if msg.Token == 0 {
 		return fmt.Errorf("ack of %s: the message has no Token: hand over the one that the listener got: %w", msg.Id, punctual.ErrInvalid)

@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore"
 )
 
-// RedisConfig names a single Redis server, of version 6.2 or newer. For Sentinel, Redis Cluster, TLS or a named user use
-// NewDelayQueueControllerOnStore.
+// RedisConfig names a single Redis server, of version 6.2 or newer. For Sentinel, Redis Cluster,
+// TLS or a named user use NewDelayQueueControllerOnStore.
 type RedisConfig struct {
 	// Addr is host:port, or the path of a Unix socket. Default localhost:6379.
 	Addr string
@@ -30,12 +30,12 @@ type RedisConfig struct {
 // controllers, in one process or in many, share topics without a lock. All methods are safe for
 // concurrent use, also from a listener, except that Close waits for listeners.
 //
-// Methods without a context return within about ten seconds. If Redis has not answered by then, they return an error that says so, or
-// log it where they have no result.
+// Methods without a context return within about ten seconds. If Redis has not answered by then,
+// they return an error that says so, or log it where they have no result.
 type DelayQueueController struct {
 	connect func(ctx context.Context) (*connection, error)
-	// connected is set once: by NewDelayQueueControllerOnStore, or by the goroutine whose element is in connecting, which has room
-	// for one.
+	// connected is set once: by NewDelayQueueControllerOnStore, or by the goroutine whose element
+	// is in connecting, which has room for one.
 	connected  atomic.Pointer[connection]
 	connecting chan struct{}
 	// release closes the client, which connection does not own.
@@ -68,8 +68,9 @@ const callTimeout = 10 * time.Second
 // NewDelayQueueController returns a controller on the Redis that redisConfig names, in the
 // key space "punctual:" of the store in Redis.
 //
-// The error says that Redis cannot be reached or used. As in the original the controller is returned all the same: each call
-// tries to connect again, and listeners get messages once Redis is there. A controller has to be closed in either case.
+// The error says that Redis cannot be reached or used. As in the original the controller is
+// returned all the same: each call tries to connect again, and listeners get messages once Redis is
+// there. A controller has to be closed in either case.
 func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, error) {
 	client := redis.NewClient(&redis.Options{
 		Addr: redisConfig.Addr, Password: redisConfig.Password, DB: max(redisConfig.Db, 0),
@@ -93,9 +94,10 @@ func NewDelayQueueController(redisConfig RedisConfig) (*DelayQueueController, er
 	return p, err
 }
 
-// NewDelayQueueControllerOnStore returns a controller on a store of Punctual's. That may be Redis behind Sentinel,
-// Redis Cluster, Redis over TLS, a directory without any server, or memory for tests. The store must support
-// inspection, as all of Punctual's do. The store stays the caller's, to be closed after the controller.
+// NewDelayQueueControllerOnStore returns a controller on a store of Punctual's. That may be Redis
+// behind Sentinel, Redis Cluster, Redis over TLS, a directory without any server, or memory for
+// tests. The store must support inspection, as all of Punctual's do. The store stays the caller's,
+// to be closed after the controller.
 func NewDelayQueueControllerOnStore(s punctual.Store) (*DelayQueueController, error) {
 	c, err := connectionOn(s, false)
 	if err != nil {
@@ -177,9 +179,10 @@ func (p *DelayQueueController) checkOpen() error {
 
 func errClosed() error { return fmt.Errorf("the controller: %w", punctual.ErrClosed) }
 
-// Close ends the consuming of all topics, waits for the listeners that run, and lets go of Redis. What is not
-// acknowledged by then is delivered again once its retryTime is over, while it has retries left. When ctx ends first, Close
-// waits no longer and returns an error that says how many listeners and claims still run, or that a call still connects. A second Close returns ErrClosed.
+// Close ends the consuming of all topics, waits for the listeners that run, and lets go of Redis.
+// What is not acknowledged by then is delivered again once its retryTime is over, while it has
+// retries left. When ctx ends first, Close waits no longer and returns an error that says how many
+// listeners and claims still run, or that a call still connects. A second Close returns ErrClosed.
 // A listener that calls Close waits for itself, until ctx ends.
 //
 // The original has no such method: its goroutines end with the process.

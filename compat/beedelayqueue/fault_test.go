@@ -15,8 +15,9 @@ import (
 // faulty is a store in memory whose answers a test can hold up or replace.
 type faulty struct {
 	*memstore.Store
-	// claimed is called with the deliveries of a claim. settled is called after the store has carried out the n-th call
-	// of Settle, counted from 1. An error that settled returns is the answer to the caller, in place of the store's.
+	// claimed is called with the deliveries of a claim. settled is called after the store has
+	// carried out the n-th call of Settle, counted from 1. An error that settled returns is the
+	// answer to the caller, in place of the store's.
 	claimed func([]punctual.Delivery)
 	settled func(n int) error
 	before  func(n int) error // as settled, but before the store; after an error the store is not called
@@ -62,8 +63,8 @@ func onStore(t *testing.T, s punctual.Store) (p *DelayQueueController, end func(
 	}
 }
 
-// TestNotHeardAfterItsLease: when the answer to a claim comes so late that another process has leased the message, no
-// listener gets it (P3).
+// TestNotHeardAfterItsLease: when the answer to a claim comes so late that another process has
+// leased the message, no listener gets it (P3).
 func TestNotHeardAfterItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &faulty{Store: memstore.New(nil)}
@@ -96,8 +97,8 @@ func TestNotHeardAfterItsLease(t *testing.T) {
 	})
 }
 
-// TestHeardAfterALongWait: a claim that waited for longer than the lease brings a message whose lease has begun
-// just now.
+// TestHeardAfterALongWait: a claim that waited for longer than the lease brings a message whose
+// lease has begun just now.
 func TestHeardAfterALongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &faulty{Store: memstore.New(nil)}
@@ -117,8 +118,9 @@ func TestHeardAfterALongWait(t *testing.T) {
 	})
 }
 
-// TestAckAfterALostAnswer: an ack whose first try took effect succeeds, although the answer to that try got lost. A second
-// try that meets a definite error in between does not change that, because the error says nothing of the first try.
+// TestAckAfterALostAnswer: an ack whose first try took effect succeeds, although the answer to that
+// try got lost. A second try that meets a definite error in between does not change that, because
+// the error says nothing of the first try.
 func TestAckAfterALostAnswer(t *testing.T) {
 	for name, second := range map[string]error{"at once": nil, "after a definite error": punctual.ErrUnreachable} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +157,8 @@ func TestAckAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// TestAckWhoseFirstAnswerIsLost: an ack that may have taken effect is never answered by the definite error of a later try (P13).
+// TestAckWhoseFirstAnswerIsLost: an ack that may have taken effect is never answered by the
+// definite error of a later try (P13).
 func TestAckWhoseFirstAnswerIsLost(t *testing.T) {
 	for name, later := range map[string]error{"store failed": punctual.ErrStoreFailed, "unreachable until the context ends": punctual.ErrUnreachable} {
 		t.Run(name, func(t *testing.T) {

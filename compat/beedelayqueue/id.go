@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// idMaker makes IDs of the form that the original's readme gives, as in 20210826-042-1629936000123456-0001. The parts
-// are the date, three digits of the process's number, a timestamp and four digits that count. The timestamp is in
-// microseconds here.
+// idMaker makes IDs of the form that the original's readme gives, as in
+// 20210826-042-1629936000123456-0001. The parts are the date, three digits of the process's number,
+// a timestamp and four digits that count. The timestamp is in microseconds here.
 //
 // One idMaker never makes an ID twice, since its timestamps grow from one to the next, also
 // when the clock is set back. Two of them may make the same one: in containers most processes

@@ -14,18 +14,21 @@ import (
 // MassageListener is called with each message of a topic when it is due. The name is the
 // original's spelling of message.
 type MassageListener interface {
-	// OnMassage handles a message and calls Ack, before or after it returns. It is called in a goroutine of its own, of which
-	// there are at most a thousand for each topic and controller; those that still run when the topic is created anew do not
-	// count. As in the original its result means nothing: only Ack counts. A message that is not acknowledged within the topic's
-	// retry time is delivered again while it has retries left, even if OnMassage still runs. A panic is logged, and the message is
-	// delivered again when that time is over, or discarded at once when its retries are used up.
+	// OnMassage handles a message and calls Ack, before or after it returns. It is called in a
+	// goroutine of its own, of which there are at most a thousand for each topic and controller;
+	// those that still run when the topic is created anew do not count. As in the original its
+	// result means nothing: only Ack counts. A message that is not acknowledged within the topic's
+	// retry time is delivered again while it has retries left, even if OnMassage still runs. A
+	// panic is logged, and the message is delivered again when that time is over, or discarded at
+	// once when its retries are used up.
 	OnMassage(msg *DelayMsg) bool
 }
 
-// AddMassageListener sets the listener of a topic in this controller. A second call replaces the listener for the messages to come. The
-// listener gets messages once the topic was created, which may be before this call or after it. The error is nil unless client is nil,
-// no topic can have that name, the arguments of CreateDelayQueue were wrong or the controller is closed. The original always returns an
-// error.
+// AddMassageListener sets the listener of a topic in this controller. A second call replaces the
+// listener for the messages to come. The listener gets messages once the topic was created, which
+// may be before this call or after it. The error is nil unless client is nil, no topic can have
+// that name, the arguments of CreateDelayQueue were wrong or the controller is closed. The original
+// always returns an error.
 func (p *DelayQueueController) AddMassageListener(topic string, client MassageListener) error {
 	if client == nil {
 		return fmt.Errorf("listener of topic %q is nil: %w", topic, punctual.ErrInvalid)
@@ -78,9 +81,9 @@ func (p *DelayQueueController) consumeIfWanted(t *topic) {
 	})
 }
 
-// consume claims messages and has the listener called, until ctx ends or a claim fails with an error that stays (isOver), for instance
-// because Redis has lost its data. Each topic with a listener has a goroutine for it, for which
-// DelayQueueController.Close waits.
+// consume claims messages and has the listener called, until ctx ends or a claim fails with an
+// error that stays (isOver), for instance because Redis has lost its data. Each topic with a
+// listener has a goroutine for it, for which DelayQueueController.Close waits.
 func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
 	free := make(chan struct{}, maxListening)
 	for range maxListening {
@@ -113,7 +116,8 @@ func (p *DelayQueueController) consume(ctx context.Context, t *topic) {
 	}
 }
 
-// take waits until a listener may run and reserves up to maxClaim of the free places. It returns 0 when ctx ends.
+// take waits until a listener may run and reserves up to maxClaim of the free places. It returns 0
+// when ctx ends.
 func take(ctx context.Context, free chan struct{}) int {
 	select {
 	case <-free:
@@ -143,8 +147,8 @@ func (p *DelayQueueController) claim(ctx context.Context, t *topic, n int) ([]pu
 	return c.store.Claim(ctx, punctual.Claim{Topics: []string{t.name}, Max: n, Wait: claimWait})
 }
 
-// handOut starts a listener for each message of a claim that was sent at that time. If the consuming or the message's
-// lease has ended meanwhile, it gives the message back unstarted.
+// handOut starts a listener for each message of a claim that was sent at that time. If the
+// consuming or the message's lease has ended meanwhile, it gives the message back unstarted.
 func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Delivery, sent time.Time, free chan struct{}) {
 	claimed := time.Now()
 	for i := range got {
@@ -162,9 +166,9 @@ func (p *DelayQueueController) handOut(ctx context.Context, got []punctual.Deliv
 	}
 }
 
-// holds reports whether the lease of d surely still holds (P3). The lease began after the claim was sent. If the
-// claim was sent longer ago than the lease lasts, because it waited or its answer was held up, the store's clock
-// decides.
+// holds reports whether the lease of d surely still holds (P3). The lease began after the claim was
+// sent. If the claim was sent longer ago than the lease lasts, because it waited or its answer was
+// held up, the store's clock decides.
 func (p *DelayQueueController) holds(d *punctual.Delivery, sent time.Time) bool {
 	if passed(sent) < d.LeaseUntil.Sub(d.Delivered)-time.Millisecond { // the store tells its time in whole milliseconds
 		return true
@@ -198,9 +202,10 @@ func (p *DelayQueueController) giveBackUnstarted(d *punctual.Delivery) {
 	}
 }
 
-// hear calls the listener. When it panics, the message is given back for when its lease would end, or
-// discarded when it has had its retries. So a panic is much like no Ack, but stands in the message's history. Each
-// message in work has a goroutine for it, for which DelayQueueController.Close waits.
+// hear calls the listener. When it panics, the message is given back for when its lease would end,
+// or discarded when it has had its retries. So a panic is much like no Ack, but stands in the
+// message's history. Each message in work has a goroutine for it, for which
+// DelayQueueController.Close waits.
 func (p *DelayQueueController) hear(d *punctual.Delivery, claimed time.Time) {
 	msg := messageOf(d)
 	kept := *msg // a copy, because the listener may change its message

@@ -132,7 +132,8 @@ func TestDeleteDelayQueueLeavesTheMessages(t *testing.T) {
 	h.next(t)
 	p.DeleteDelayQueue(topic)
 	p.DeleteDelayQueue("never-created")
-	// The consumer may have sent a claim before DeleteDelayQueue; then it gives the messages of that claim back.
+	// The consumer may have sent a claim before DeleteDelayQueue; then it gives the messages of
+	// that claim back.
 	id := push(t, p, topic, 0)
 	if m := get(t, p, topic, id); m.Attempt > 1 {
 		t.Errorf("attempt %d", m.Attempt)
@@ -289,7 +290,8 @@ func TestListenersAreBounded(t *testing.T) {
 	h.next(t)
 }
 
-// A message that was claimed but not handed to a listener when the consuming ends is given back, and its attempt does not count.
+// A message that was claimed but not handed to a listener when the consuming ends is given back,
+// and its attempt does not count.
 func TestUnstartedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	p, topic := open(t), newTopicName()
@@ -374,7 +376,8 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	<-p.idle
 }
 
-// Close does not wait beyond its context for a call that connects. That call gets no connection, and closes what it has made.
+// Close does not wait beyond its context for a call that connects. That call gets no connection,
+// and closes what it has made.
 func TestCloseDoesNotWaitForAConnection(t *testing.T) {
 	t.Parallel()
 	mem := memstore.New(nil)

@@ -12,9 +12,11 @@ import (
 
 // DelayMsg is a message as a listener gets it. Its JSON is that of the original, with Token added.
 type DelayMsg struct {
-	// Id names the message within its topic. An ID that Push has made, as in 20210826-042-1629936000123456-0001, consists of the local
-	// date, the last three digits of the pushing process's number, Unix microseconds, and four digits that count. A message that
-	// "punctual import" has taken over keeps the ID that it had, or gets a hash of it if no message can have that ID.
+	// Id names the message within its topic. An ID that Push has made, as in
+	// 20210826-042-1629936000123456-0001, consists of the local date, the last three digits of the
+	// pushing process's number, Unix microseconds, and four digits that count. A message that
+	// "punctual import" has taken over keeps the ID that it had, or gets a hash of it if no message
+	// can have that ID.
 	Id string `json:"id"`
 	// Topic is the topic of the message.
 	Topic string `json:"topic"`
@@ -52,11 +54,11 @@ func messageOf(d *punctual.Delivery) *DelayMsg {
 // Push stores a message to be delivered at execTime and returns its ID. When the error is nil
 // it is as durable as Redis is set up to be.
 //
-// execTime is in Unix seconds. A number of less than ten digits means seconds from now, by Redis's clock, because the
-// original's users use both forms. The two forms do not overlap in practice. As a time such a number lies before 9
-// September 2001, and ten digits of seconds are more than 31 years. So 1630000000 is 26 August 2021 and delivered at
-// once, being past, and 1800 is in half an hour. A negative number, or one after the year 9999, as milliseconds are,
-// gives ErrInvalid.
+// execTime is in Unix seconds. A number of less than ten digits means seconds from now, by Redis's
+// clock, because the original's users use both forms. The two forms do not overlap in practice. As
+// a time such a number lies before 9 September 2001, and ten digits of seconds are more than 31
+// years. So 1630000000 is 26 August 2021 and delivered at once, being past, and 1800 is in half an
+// hour. A negative number, or one after the year 9999, as milliseconds are, gives ErrInvalid.
 //
 // The ID is returned with most errors, too: after one that wraps ErrIndeterminate the message may
 // be stored, and Remove takes it back.
@@ -81,7 +83,8 @@ func (p *DelayQueueController) Push(topic string, body string, execTime int64) (
 	return "", fmt.Errorf("push: %d IDs in a row were taken: %w", maxIDTries, err)
 }
 
-// maxIDTries bounds how many IDs are tried until one is not in use. Already the first is hardly ever in use.
+// maxIDTries bounds how many IDs are tried until one is not in use. Already the first is hardly
+// ever in use.
 const maxIDTries = 100
 
 const (
@@ -103,9 +106,10 @@ func dueAt(execTime int64) (punctual.When, error) {
 	return punctual.At(time.Unix(execTime, 0)), nil
 }
 
-// Remove takes back a message that was pushed. The readme of the original promises that, but its code has no such call. Nil
-// means that the message will never be delivered. punctual.ErrLeased means that a listener has the message, which will not be
-// delivered again. punctual.ErrNotFound means that there is no such message, or that it was given up.
+// Remove takes back a message that was pushed. The readme of the original promises that, but its
+// code has no such call. Nil means that the message will never be delivered. punctual.ErrLeased
+// means that a listener has the message, which will not be delivered again. punctual.ErrNotFound
+// means that there is no such message, or that it was given up.
 func (p *DelayQueueController) Remove(topic, id string) error {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()

@@ -135,7 +135,8 @@ func TestRedisRestarts(t *testing.T) {
 	}
 }
 
-// After the data set was wiped calls fail with ErrStoreFailed. They do not go on as if nothing had been stored.
+// After the data set was wiped calls fail with ErrStoreFailed. They do not go on as if nothing had
+// been stored.
 func TestWipedRedis(t *testing.T) {
 	t.Parallel()
 	server := redisrig.Start(t)

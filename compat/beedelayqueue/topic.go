@@ -32,10 +32,10 @@ func (t *topic) stop() {
 	}
 }
 
-// CreateDelayQueue makes a topic with its rules, or changes them. A message that nobody has acknowledged within
-// retryTime seconds, 1 to 86400, is delivered again. It is delivered again up to retryCount times, 0 to 999999, so
-// with 3 it is delivered 4 times at most. The rules are kept in Redis and are those of all processes; of several
-// different calls the last one counts.
+// CreateDelayQueue makes a topic with its rules, or changes them. A message that nobody has
+// acknowledged within retryTime seconds, 1 to 86400, is delivered again. It is delivered again up
+// to retryCount times, 0 to 999999, so with 3 it is delivered 4 times at most. The rules are kept
+// in Redis and are those of all processes; of several different calls the last one counts.
 //
 // Topics are named by 1 to 128 of A-Z a-z 0-9 . _ : / -.
 //

@@ -57,8 +57,8 @@ func (r *rig) accepted(what string) {
 	}
 }
 
-// Each page shows its own text, which for most pages is something of what is in the store. The rows of the table below a picture of the page
-// Ahead lead to topics, and those to messages.
+// Each page shows its own text, which for most pages is something of what is in the store. The rows
+// of the table below a picture of the page Ahead lead to topics, and those to messages.
 func TestPages(t *testing.T) {
 	overStores(t, func(t *testing.T, s punctual.Store) {
 		r := newRig(t, s, nil)
@@ -88,8 +88,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// A message is pushed with the console's forms in the browser, and messages are rescheduled and cancelled, one by one and several at once. The
-// test then reads them from the store.
+// A message is pushed with the console's forms in the browser, and messages are rescheduled and
+// cancelled, one by one and several at once. The test then reads them from the store.
 func TestActionsOnMessages(t *testing.T) { overStores(t, actionsOnMessages) }
 
 func actionsOnMessages(t *testing.T, s punctual.Store) {
@@ -159,8 +159,8 @@ func actionsOnMessages(t *testing.T, s punctual.Store) {
 	}
 }
 
-// A topic is paused and resumed, configured, purged and deleted with the console's forms in the browser. The test then reads the result from
-// the store.
+// A topic is paused and resumed, configured, purged and deleted with the console's forms in the
+// browser. The test then reads the result from the store.
 func TestActionsOnTopics(t *testing.T) { overStores(t, actionsOnTopics) }
 
 func actionsOnTopics(t *testing.T, s punctual.Store) {
@@ -216,7 +216,8 @@ func actionsOnTopics(t *testing.T, s punctual.Store) {
 	}
 }
 
-// Dead messages are exported, and requeued: a single one, those that are ticked, and all, spread over ten minutes.
+// Dead messages are exported, and requeued: a single one, those that are ticked, and all, spread
+// over ten minutes.
 func TestActionsOnTheDead(t *testing.T) { overStores(t, actionsOnTheDead) }
 
 func actionsOnTheDead(t *testing.T, s punctual.Store) {
@@ -287,7 +288,8 @@ func byToken() *console.Options {
 	}}
 }
 
-// A browser without a session is asked for a token, a wrong one is refused, and after the log-out a token is asked for again.
+// A browser without a session is asked for a token, a wrong one is refused, and after the log-out a
+// token is asked for again.
 func TestLogin(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), byToken())
 	r.push(punctual.NewMessage{Topic: "t", ID: "a", Delay: time.Hour})

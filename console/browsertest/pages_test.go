@@ -32,8 +32,9 @@ var (
 	widths = []int64{320, 1440}
 )
 
-// axe is the source of axe-core, which examines a page. The content policy of the pages forbids foreign scripts, so the browser's driver
-// evaluates the source, to which the policy does not apply.
+// axe is the source of axe-core, which examines a page. The content policy of the pages forbids
+// foreign scripts, so the browser's driver evaluates the source, to which the policy does not
+// apply.
 type axe string
 
 func newAxe(t *testing.T) axe {
@@ -45,8 +46,8 @@ func newAxe(t *testing.T) axe {
 	return axe(text)
 }
 
-// check opens all details in the main part of the page that is shown and has axe-core examine the page. Each violation fails the test, and so
-// does a page that is wider than the screen.
+// check opens all details in the main part of the page that is shown and has axe-core examine the
+// page. Each violation fails the test, and so does a page that is wider than the screen.
 func (a axe) check(r *rig, what string, width int64) {
 	r.t.Helper()
 	r.run(`document.querySelectorAll("main details").forEach(d => d.open = true)`)
@@ -88,8 +89,9 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// axe-core finds no violation on the other pages of the shop, those of schedules, groups, events and bulk changes among them. Each page is
-// examined in the dark theme when narrow and in the light one when wide, two pages of a bulk change only wide.
+// axe-core finds no violation on the other pages of the shop, those of schedules, groups, events
+// and bulk changes among them. Each page is examined in the dark theme when narrow and in the light
+// one when wide, two pages of a bulk change only wide.
 func TestAccessibleShop(t *testing.T) {
 	a := newAxe(t)
 	s := newShop(t)
@@ -114,8 +116,9 @@ func TestAccessibleShop(t *testing.T) {
 	a.check(s.rig, "a bulk change that is complete", 1440)
 }
 
-// axe-core finds no violation on pages in Chinese, of an empty store, of errors and of finished messages, and on the login page.
-// Each page is examined in the dark theme when narrow, and in the light one when wide.
+// axe-core finds no violation on pages in Chinese, of an empty store, of errors and of finished
+// messages, and on the login page. Each page is examined in the dark theme when narrow, and in the
+// light one when wide.
 func TestAccessibleBesides(t *testing.T) {
 	a := newAxe(t)
 	looks := map[string]int64{"dark": 320, "light": 1440}
@@ -164,7 +167,8 @@ func TestAccessibleBesides(t *testing.T) {
 	closed.forgive()
 }
 
-// TestScreens writes the pictures of the documentation: each page in light and dark, wide and as narrow as on a phone, and in Chinese.
+// TestScreens writes the pictures of the documentation: each page in light and dark, wide and as
+// narrow as on a phone, and in Chinese.
 func TestScreens(t *testing.T) {
 	if *screens == "" {
 		t.Skip("no -screens: make screens writes them")
@@ -182,7 +186,8 @@ func TestScreens(t *testing.T) {
 			r.do(command(network.SetCookie, network.SetCookieParams{Name: "punctual_language", Value: v.language, URL: r.url + "/"}))
 			r.open(path)
 			r.until("all is counted", `!document.body.innerText.includes("still counting") && !document.body.innerText.includes("仍在统计")`)
-			// The picture has the whole page, but at most 2400 pixels of it, because long pages go on in the same way.
+			// The picture has the whole page, but at most 2400 pixels of it, because long pages go
+			// on in the same way.
 			r.do(chromedp.EmulateViewport(v.width, max(720, min(eval[int64](r.rig, `document.documentElement.scrollHeight`), 2400))))
 			picture, err := chromedp.Run(r.tab, chromedp.CaptureScreenshot())
 			if err != nil {
@@ -219,7 +224,8 @@ func hostile(t *testing.T, s punctual.Store) {
 	r.shows("<script>hacked=1</script>")
 }
 
-// Without the script a message can be cancelled and rescheduled. TestFormsWithoutScript tries other forms.
+// Without the script a message can be cancelled and rescheduled. TestFormsWithoutScript tries other
+// forms.
 func TestWithoutScript(t *testing.T) { overStores(t, withoutScript) }
 
 func withoutScript(t *testing.T, s punctual.Store) {
@@ -264,8 +270,8 @@ func (r *rig) gone(topic, id string) {
 	}
 }
 
-// Keys show the help, go to another page, choose and open a row of a table, and lead to the field that finds a message. They have no effect while
-// text is typed, and the focus can be seen.
+// Keys show the help, go to another page, choose and open a row of a table, and lead to the field
+// that finds a message. They have no effect while text is typed, and the focus can be seen.
 func TestKeyboard(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
@@ -314,7 +320,8 @@ func TestCrossSite(t *testing.T) {
 	r.stored("the message is there", "t", "a", func(m punctual.Info) bool { return true })
 }
 
-// A principal who may only inspect sees no buttons that change something, and the console refuses such forms.
+// A principal who may only inspect sees no buttons that change something, and the console refuses
+// such forms.
 func TestReadOnly(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{Authenticate: func(*http.Request) (*access.Principal, error) {
 		return &access.Principal{Name: "guest", Grants: []access.Grant{{Actions: access.Inspect, Topics: "*"}}}, nil
@@ -337,7 +344,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A page that is renewed keeps focus, what was typed, selection, scroll, open details and an open dialog. It is not renewed while it is hidden.
+// A page that is renewed keeps focus, what was typed, selection, scroll, open details and an open
+// dialog. It is not renewed while it is hidden.
 func TestRenewal(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), nil)
 	r.seed()
@@ -370,7 +378,8 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("renewal loses %s", what)
 		}
 	}
-	// The field that had the focus had the selection as well, so a selection is tried by itself: it reaches over an element that is renewed.
+	// The field that had the focus had the selection as well, so a selection is tried by itself: it
+	// reaches over an element that is renewed.
 	total = eval[string](r, first)
 	r.run(`
 		document.activeElement.blur();
@@ -431,7 +440,8 @@ func TestSevenTabs(t *testing.T) {
 	}
 }
 
-// In a console with a prefix, links and forms lead to paths under the prefix, also for names that need escapes.
+// In a console with a prefix, links and forms lead to paths under the prefix, also for names that
+// need escapes.
 func TestPrefix(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{Prefix: "/ops/queues"})
 	id := "a/b ?#%"

@@ -35,7 +35,8 @@ var (
 	pending   = flag.Int("pending", 20_000, "how many messages TestManyMessages pushes; a tenth of them dies")
 )
 
-// patience is how long a test waits for a condition before it fails. It is long, because the machine may be loaded.
+// patience is how long a test waits for a condition before it fails. It is long, because the
+// machine may be loaded.
 var patience = 2 * time.Minute
 
 // browser is the context of the browser that all tests share. Each test has a tab of its own.
@@ -47,8 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run starts the browser and runs the tests. If there is no browser, it prints that nothing is tested and returns 0, or 1 where the tests must
-// run: in CI, and with PUNCTUAL_BROWSER=required.
+// run starts the browser and runs the tests. If there is no browser, it prints that nothing is
+// tested and returns 0, or 1 where the tests must run: in CI, and with PUNCTUAL_BROWSER=required.
 func run(m *testing.M) int {
 	chrome := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -91,8 +92,8 @@ type rig struct {
 	asked int      // guarded by mu: how many requests the browser has made
 }
 
-// newRig opens a console with these options over a store, and an empty tab. What the browser complains of fails the test at its
-// end, unless forgive has removed it.
+// newRig opens a console with these options over a store, and an empty tab. What the browser
+// complains of fails the test at its end, unless forgive has removed it.
 func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 	t.Helper()
 	if o == nil {
@@ -128,7 +129,8 @@ func newRig(t *testing.T, s punctual.Store, o *console.Options) *rig {
 	return r
 }
 
-// newTab opens a tab. It notes in wrong what goes wrong there: an exception, an error in the log, a dialog, a request to another host.
+// newTab opens a tab. It notes in wrong what goes wrong there: an exception, an error in the log, a
+// dialog, a request to another host.
 func (r *rig) newTab(options ...chromedp.ContextOption) context.Context {
 	tab, end := chromedp.NewContext(browser, options...)
 	r.t.Cleanup(end)
@@ -179,7 +181,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// forgive removes all complaints so far, because the test has brought them about, and returns how many there were.
+// forgive removes all complaints so far, because the test has brought them about, and returns how
+// many there were.
 func (r *rig) forgive() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +207,8 @@ func (r *rig) do(steps ...step) {
 	}
 }
 
-// pageText returns the first 2000 characters that the page shows, or the reason why they are not known.
+// pageText returns the first 2000 characters that the page shows, or the reason why they are not
+// known.
 func (r *rig) pageText() string {
 	text, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText.slice(0, 2000)`))
 	if err != nil {
@@ -253,7 +257,8 @@ func (r *rig) run(statements string) {
 	r.do(chromedp.Evaluate[chromedp.Void]("{" + statements + "} 0"))
 }
 
-// until waits until a JavaScript expression is true in the page that the tab shows, which may be another page by then.
+// until waits until a JavaScript expression is true in the page that the tab shows, which may be
+// another page by then.
 func (r *rig) until(what, expression string) {
 	r.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -267,7 +272,8 @@ func (r *rig) until(what, expression string) {
 	}
 }
 
-// press presses and releases keys that write a character, as a keyboard does, so that the page may prevent the character.
+// press presses and releases keys that write a character, as a keyboard does, so that the page may
+// prevent the character.
 func (r *rig) press(keys ...string) {
 	r.t.Helper()
 	for _, k := range keys {
@@ -305,7 +311,8 @@ func (r *rig) push(ms ...punctual.NewMessage) {
 	}
 }
 
-// kill claims n due messages of a topic and discards them, so that they are dead with this reason as their error.
+// kill claims n due messages of a topic and discards them, so that they are dead with this reason
+// as their error.
 func (r *rig) kill(topic, reason string, n int) {
 	r.t.Helper()
 	var ds []punctual.Delivery
@@ -343,8 +350,8 @@ func (r *rig) finish(topic, id string) {
 	}
 }
 
-// seed fills the store with messages of a shop: orders to cancel, reminders, payment notices of which some are dead, and reports in a topic
-// that is paused.
+// seed fills the store with messages of a shop: orders to cancel, reminders, payment notices of
+// which some are dead, and reports in a topic that is paused.
 func (r *rig) seed() {
 	r.t.Helper()
 	var ms []punctual.NewMessage
@@ -375,7 +382,8 @@ func (r *rig) seed() {
 	}
 }
 
-// traffic tells the console's observer of pushes and deliveries that are not in the store, as a server would.
+// traffic tells the console's observer of pushes and deliveries that are not in the store, as a
+// server would.
 func (r *rig) traffic() {
 	o := r.pages.Observer()
 	for n := range 40 {

@@ -18,15 +18,17 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// shop is a rig whose store has what a shop has now, for the pictures in the documents: for instance messages ahead, dead messages, schedules
-// and groups. The clock of the store is moved through nine days, so that messages have a history of days.
+// shop is a rig whose store has what a shop has now, for the pictures in the documents: for
+// instance messages ahead, dead messages, schedules and groups. The clock of the store is moved
+// through nine days, so that messages have a history of days.
 type shop struct {
 	*rig
 	clock *storekit.ManualClock
 	now   time.Time
 }
 
-// inspected is a store that is no storekit.Examiner, so that the pictures do not say that their store is in memory.
+// inspected is a store that is no storekit.Examiner, so that the pictures do not say that their
+// store is in memory.
 type inspected struct {
 	punctual.Store
 	punctual.Inspector
@@ -104,8 +106,8 @@ func (s *shop) schedules() {
 	}
 }
 
-// runSchedules moves the clock hour by hour. At each hour it has a scheduler do what is due, as a duty does, and acks the occurrences that the
-// schedules have stored.
+// runSchedules moves the clock hour by hour. At each hour it has a scheduler do what is due, as a
+// duty does, and acks the occurrences that the schedules have stored.
 func (s *shop) runSchedules(from, to time.Time) {
 	duty := schedule.NewScheduler(s.store)
 	for at := from; at.Before(to); at = at.Add(time.Hour) {
@@ -145,7 +147,8 @@ func (s *shop) settle(x punctual.Settlement) {
 	}
 }
 
-// groups pushes orders that will be closed, and copies of closed ones to their groups. Two copies of the group mail are dead.
+// groups pushes orders that will be closed, and copies of closed ones to their groups. Two copies
+// of the group mail are dead.
 func (s *shop) groups() {
 	s.t.Helper()
 	s.clock.Set(s.now)
@@ -219,7 +222,8 @@ func (s *shop) attempts() {
 	}
 }
 
-// ahead pushes the messages that are due from now on, a report of today that may be due already, and seven messages that are leased now.
+// ahead pushes the messages that are due from now on, a report of today that may be due already,
+// and seven messages that are leased now.
 func (s *shop) ahead() {
 	s.t.Helper()
 	s.clock.Set(s.now.Add(-10 * time.Minute))
@@ -272,10 +276,12 @@ func (s *shop) consumers(_ context.Context, topic string) (storekit.Consumers, e
 	return c, nil
 }
 
-// counted is for how long the console of the pictures has counted: for longer than any picture shows.
+// counted is for how long the console of the pictures has counted: for longer than any picture
+// shows.
 const counted = 26 * time.Hour
 
-// day tells the console's observer of pushes, deliveries and settlements within the duration counted before now.
+// day tells the console's observer of pushes, deliveries and settlements within the duration
+// counted before now.
 func (s *shop) day() {
 	o := s.pages.Observer()
 	for minute := -int(counted / time.Minute); minute <= 0; minute++ {
@@ -312,7 +318,8 @@ func (s *shop) day() {
 	}
 }
 
-// shopPages returns the paths of the pages of which pictures are taken, by the names of the pictures.
+// shopPages returns the paths of the pages of which pictures are taken, by the names of the
+// pictures.
 func shopPages() map[string]string {
 	all := pages()
 	all["message"], all["find"], all["topic-dead"] = "/topics/payment.notify/messages/payment-71", "/find?id=order-107&stay=1", all["dead-topic"]

@@ -25,8 +25,8 @@ var (
 	postgres *pgrig.Server
 )
 
-// stores returns the kinds of store over which the tests run. A test of something that is the same over every store uses the
-// first kind, or a store in memory.
+// stores returns the kinds of store over which the tests run. A test of something that is the same
+// over every store uses the first kind, or a store in memory.
 func stores() []string {
 	if *storeFlag == "all" {
 		return []string{"mem", "disk", "redis", "postgres"}
@@ -40,8 +40,8 @@ type runner func() int
 // Run implements the interface that pgrig.Run asks for.
 func (r runner) Run() int { return r() }
 
-// withServers runs the tests with the servers that they need. It does not search for goroutines that are left at the end, because the browser's
-// driver has goroutines of its own.
+// withServers runs the tests with the servers that they need. It does not search for goroutines
+// that are left at the end, because the browser's driver has goroutines of its own.
 func withServers(m *testing.M) int {
 	noLeaks := func() error { return nil }
 	tests := runner(m.Run)
@@ -65,7 +65,8 @@ func overStores(t *testing.T, test func(t *testing.T, s punctual.Store)) {
 	}
 }
 
-// openStore opens an empty store of a kind, or at a URL. At the end of the test it deletes all topics of the store.
+// openStore opens an empty store of a kind, or at a URL. At the end of the test it deletes all
+// topics of the store.
 func openStore(t *testing.T, kind string) punctual.Store {
 	t.Helper()
 	switch kind {
@@ -126,7 +127,8 @@ func openAt(t *testing.T, at time.Time) punctual.Store {
 // errTrouble is the error of the calls of a troubled store that fails.
 var errTrouble = fmt.Errorf("the server of the store does not answer: %w", punctual.ErrUnreachable)
 
-// troubled is a store whose calls, except claims, settlements and changes of topics, can be made slow and made to fail.
+// troubled is a store whose calls, except claims, settlements and changes of topics, can be made
+// slow and made to fail.
 type troubled struct {
 	punctual.Store
 	punctual.Inspector

@@ -11,11 +11,12 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// scheduled is the JavaScript expression of the number of scheduled messages that the first page shows.
+// scheduled is the JavaScript expression of the number of scheduled messages that the first page
+// shows.
 const scheduled = `document.querySelector("#live .numbers-row dd").textContent`
 
-// When the store fails, a page that is open keeps its values, marked as old, and a page that is opened says what has failed. When
-// the store answers again, pages can be opened again.
+// When the store fails, a page that is open keeps its values, marked as old, and a page that is
+// opened says what has failed. When the store answers again, pages can be opened again.
 func TestStoreFails(t *testing.T) {
 	s := newTroubled(openStore(t, stores()[0]))
 	r := newRig(t, s, nil)
@@ -77,8 +78,8 @@ func TestSlowStore(t *testing.T) {
 	r.stored("the message is due", "t", "a", func(m punctual.Info) bool { return m.State == punctual.StateReady })
 }
 
-// For the day on which clocks go forward, the page Week marks the hour that does not exist, the page Ahead counts a day of 23
-// hours, and a time within the hour that does not exist is refused.
+// For the day on which clocks go forward, the page Week marks the hour that does not exist, the
+// page Ahead counts a day of 23 hours, and a time within the hour that does not exist is refused.
 func TestClocksChange(t *testing.T) {
 	berlin := must(time.LoadLocation("Europe/Berlin"))
 	now := time.Date(2027, 3, 27, 22, 0, 0, 0, time.UTC) // clocks go from 2 to 3 in the next night

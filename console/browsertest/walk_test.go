@@ -21,8 +21,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Somebody pushes a message with the form of the page Topics and moves the message. Its page then follows it: scheduled, ready, leased, and no
-// longer stored.
+// Somebody pushes a message with the form of the page Topics and moves the message. Its page then
+// follows it: scheduled, ready, leased, and no longer stored.
 func TestPushAndFollow(t *testing.T) { overStores(t, pushAndFollow) }
 
 func pushAndFollow(t *testing.T, s punctual.Store) {
@@ -63,8 +63,8 @@ func pushAndFollow(t *testing.T, s punctual.Store) {
 	}
 }
 
-// A principal with few rights sees the buttons that they allow and no others. A form that is not shown is refused when it is sent all the same,
-// with the right form token.
+// A principal with few rights sees the buttons that they allow and no others. A form that is not
+// shown is refused when it is sent all the same, with the right form token.
 func TestFewRights(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{LoginByToken: true, Authenticate: func(q *http.Request) (*access.Principal, error) {
 		if q.Header.Get("Authorization") != "Bearer clerk" {
@@ -105,7 +105,8 @@ func TestFewRights(t *testing.T) {
 	r.forgive()
 }
 
-// post sends a form with the token of the page that is shown, and returns the status of the page to which it leads.
+// post sends a form with the token of the page that is shown, and returns the status of the page to
+// which it leads.
 func (r *rig) post(path, form string) int {
 	r.t.Helper()
 	status, err := chromedp.Run(r.tab, chromedp.Evaluate[int](fmt.Sprintf(`fetch(%q, {method: "POST", body: new URLSearchParams(%q + "&csrf=" + encodeURIComponent(document.querySelector("input[name=csrf]").value))}).then(r => r.status)`, r.url+path, form), chromedp.EvalAwaitPromise))
@@ -115,7 +116,8 @@ func (r *rig) post(path, form string) int {
 	return status
 }
 
-// Where bodies are hidden, no page, no download and no search has them, nor headers that ShowHeaders does not name.
+// Where bodies are hidden, no page, no download and no search has them, nor headers that
+// ShowHeaders does not name.
 func TestHiddenBodies(t *testing.T) {
 	r := newRig(t, openStore(t, stores()[0]), &console.Options{HideBodies: true, ShowHeaders: []string{"tenant"}})
 	secret := func(id string, delay time.Duration) punctual.NewMessage {
@@ -142,8 +144,9 @@ func TestHiddenBodies(t *testing.T) {
 	r.forgive()
 }
 
-// racing is a store in which two requeues race. Neither requeues a message before both have read dead messages. Neither goes on with its next
-// page before a consumer has claimed a message that was requeued.
+// racing is a store in which two requeues race. Neither requeues a message before both have read
+// dead messages. Neither goes on with its next page before a consumer has claimed a message that
+// was requeued.
 type racing struct {
 	punctual.Store
 	punctual.Inspector
@@ -171,8 +174,9 @@ func await(ctx context.Context, closed <-chan struct{}) {
 	}
 }
 
-// Two people requeue all dead messages at once, while a consumer claims those that become ready. No message is delivered twice, and the two
-// pages tell how many messages each of the two has requeued.
+// Two people requeue all dead messages at once, while a consumer claims those that become ready. No
+// message is delivered twice, and the two pages tell how many messages each of the two has
+// requeued.
 func TestRequeueRacesAClaim(t *testing.T) { overStores(t, requeueRacesAClaim) }
 
 func requeueRacesAClaim(t *testing.T, s punctual.Store) {
@@ -291,7 +295,8 @@ func (c *taker) settle(ctx context.Context, ss []punctual.Settlement) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// In a browser without scripts people can log in, push a message, pause a topic, requeue a group of dead messages and purge a topic.
+// In a browser without scripts people can log in, push a message, pause a topic, requeue a group of
+// dead messages and purge a topic.
 func TestFormsWithoutScript(t *testing.T) { overStores(t, formsWithoutScript) }
 
 func formsWithoutScript(t *testing.T, s punctual.Store) {

@@ -17,7 +17,8 @@ import (
 // asProgram is set in the process in which this test is the program.
 const asProgram = "PUNCTUAL_NOTIFY"
 
-// The program of the README. A notice that got no answer comes again after two seconds, and is acked when it got one.
+// The program of the README. A notice that got no answer comes again after two seconds, and is
+// acked when it got one.
 func TestNotify(t *testing.T) {
 	if os.Getenv(asProgram) != "" {
 		main()

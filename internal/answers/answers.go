@@ -1,8 +1,9 @@
-// Package answers keeps the answers of a store that is not a storekit.Repeater, so that a call whose answer was lost can be
-// sent again and is still carried out once.
+// Package answers keeps the answers of a store that is not a storekit.Repeater, so that a call
+// whose answer was lost can be sent again and is still carried out once.
 //
-// Answers are kept in memory. A process that opens the store later does not have them. It has another Instance, from which
-// the sender of a call learns that an earlier copy of the call may have been carried out.
+// Answers are kept in memory. A process that opens the store later does not have them. It has
+// another Instance, from which the sender of a call learns that an earlier copy of the call may
+// have been carried out.
 package answers
 
 import (
@@ -21,23 +22,25 @@ import (
 
 // Options configures a Store. A nil *Options and each zero field mean the default.
 type Options struct {
-	// Keep is how long an answer is kept after the end of its call. Default 2 min, which is longer than a claim waits at a server
-	// with the default limits (55 s).
+	// Keep is how long an answer is kept after the end of its call. Default 2 min, which is longer
+	// than a claim waits at a server with the default limits (55 s).
 	Keep time.Duration
-	// MaxBytes bounds the memory of the answers. One client of WithClient may take as much of it as is left free, so at
-	// most half, so that others find room (P14). At a bound the client's own answers to claims are dropped first, the
-	// oldest before the others: a repetition of such a claim gets ErrIndeterminate, and its leases run out unless an earlier
-	// caller has them. If that is not enough, the client's calls with a new key get ErrOverloaded. Default 64 MiB.
+	// MaxBytes bounds the memory of the answers. One client of WithClient may take as much of it as
+	// is left free, so at most half, so that others find room (P14). At a bound the client's own
+	// answers to claims are dropped first, the oldest before the others: a repetition of such a
+	// claim gets ErrIndeterminate, and its leases run out unless an earlier caller has them. If
+	// that is not enough, the client's calls with a new key get ErrOverloaded. Default 64 MiB.
 	MaxBytes int64
-	// Unchanged promises that callers never change their arguments, not even after a call has returned, nor the results,
-	// bodies, headers and failures that they get. The Store then copies neither bodies, headers and failures nor the slices of
-	// pushes, settlements and their results.
+	// Unchanged promises that callers never change their arguments, not even after a call has
+	// returned, nor the results, bodies, headers and failures that they get. The Store then copies
+	// neither bodies, headers and failures nor the slices of pushes, settlements and their results.
 	Unchanged bool
 }
 
-// Store wraps another store and recognizes a call that is sent again, as storekit.Repeater describes. It has no Unwrap, so
-// that punctual.As finds its own Repeater and never that of the store below. To find the Inspector of the store below, ask
-// that store. All methods are safe for concurrent use.
+// Store wraps another store and recognizes a call that is sent again, as storekit.Repeater
+// describes. It has no Unwrap, so that punctual.As finds its own Repeater and never that of the
+// store below. To find the Inspector of the store below, ask that store. All methods are safe for
+// concurrent use.
 type Store struct {
 	store    punctual.Store // the store below
 	keep     time.Duration
@@ -64,8 +67,8 @@ type client struct {
 
 type clientKey struct{}
 
-// WithClient returns a context whose calls count for the client with this name. Calls without a client in their context may
-// take all of Options.MaxBytes.
+// WithClient returns a context whose calls count for the client with this name. Calls without a
+// client in their context may take all of Options.MaxBytes.
 func WithClient(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, clientKey{}, name)
 }
@@ -106,8 +109,8 @@ func New(s punctual.Store, o *Options) *Store {
 // Repeats implements storekit.Repeater.
 func (s *Store) Repeats() time.Duration { return s.keep }
 
-// Instance returns a random name of this Store's memory. A call that was first sent to a Store with another Instance may
-// have been carried out there, which this Store does not know.
+// Instance returns a random name of this Store's memory. A call that was first sent to a Store with
+// another Instance may have been carried out there, which this Store does not know.
 func (s *Store) Instance() string { return s.instance }
 
 // Push implements punctual.Store.
@@ -182,11 +185,12 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 	return out, err
 }
 
-// Now implements punctual.Store. It ignores the key of a request, because reading the clock twice changes nothing.
+// Now implements punctual.Store. It ignores the key of a request, because reading the clock twice
+// changes nothing.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.store.Now(ctx) }
 
-// Drain refuses further calls with a key and waits for the calls under way. A waiting claim is under way as long as a
-// caller waits for it. The store below stays open.
+// Drain refuses further calls with a key and waits for the calls under way. A waiting claim is
+// under way as long as a caller waits for it. The store below stays open.
 func (s *Store) Drain() {
 	s.mu.Lock()
 	s.closed = true
@@ -194,8 +198,8 @@ func (s *Store) Drain() {
 	s.running.Wait()
 }
 
-// Close closes the store below, which ends the claims that wait there, and waits for the calls under way. Further calls with a
-// key are refused.
+// Close closes the store below, which ends the claims that wait there, and waits for the calls
+// under way. Further calls with a key are refused.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -205,7 +209,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Answered forgets the answers with these keys, because their callers have received them. It ignores unknown keys.
+// Answered forgets the answers with these keys, because their callers have received them. It
+// ignores unknown keys.
 func (s *Store) Answered(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,9 +221,10 @@ func (s *Store) Answered(keys ...string) {
 	}
 }
 
-// Undelivered releases the leases of a Claim with this context whose answer did not reach its caller, so that the messages
-// can be claimed again at once. It leaves them if another copy of the claim got the same answer or waits for it, and if the
-// answer was forgotten meanwhile; the leases then run out unless their holder settles them.
+// Undelivered releases the leases of a Claim with this context whose answer did not reach its
+// caller, so that the messages can be claimed again at once. It leaves them if another copy of the
+// claim got the same answer or waits for it, and if the answer was forgotten meanwhile; the leases
+// then run out unless their holder settles them.
 func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	if r, ok := storekit.RequestOf(ctx); ok && !s.takeBack(r.Key) {
 		return nil
@@ -226,7 +232,8 @@ func (s *Store) Undelivered(ctx context.Context, ds []punctual.Delivery) error {
 	return s.release(ctx, ds)
 }
 
-// takeBack forgets the answer of a call unless another caller has the answer or waits for it. It returns whether it did.
+// takeBack forgets the answer of a call unless another caller has the answer or waits for it. It
+// returns whether it did.
 func (s *Store) takeBack(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,8 +260,9 @@ func (s *Store) release(ctx context.Context, ds []punctual.Delivery) error {
 	return nil
 }
 
-// Release gives leases back to a store, so that their attempts do not count. It takes at most limit, works also if ctx has
-// ended, and ignores the request that ctx carries. Leases that have already ended are no error.
+// Release gives leases back to a store, so that their attempts do not count. It takes at most
+// limit, works also if ctx has ended, and ignores the request that ctx carries. Leases that have
+// already ended are no error.
 func Release(ctx context.Context, s punctual.Store, ds []punctual.Delivery, limit time.Duration) error {
 	ctx, end := context.WithTimeout(context.WithoutCancel(storekit.WithoutRequest(ctx)), limit)
 	defer end()
@@ -295,9 +303,10 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim, notAfter time.Time)
 	return ds, err
 }
 
-// current leaves out the deliveries whose lease has ended. If first is true, this caller was the first to get the answer, so current
-// tries to release them, so that their attempts do not count. An attempt counts all the same if the release fails, or if somebody has
-// claimed the message since its lease ended.
+// current leaves out the deliveries whose lease has ended. If first is true, this caller was the
+// first to get the answer, so current tries to release them, so that their attempts do not count.
+// An attempt counts all the same if the release fails, or if somebody has claimed the message since
+// its lease ended.
 func (s *Store) current(ctx context.Context, ds []punctual.Delivery, first bool) ([]punctual.Delivery, error) {
 	now, err := s.Now(context.WithoutCancel(ctx))
 	if err != nil {
@@ -329,12 +338,13 @@ type kind[A any] struct {
 	do    func(context.Context) (A, error)
 	copy  func(A) A
 	size  func(A) int64
-	// expected is the size of an answer without errors. It is 0 for a claim, whose answer can have any size.
+	// expected is the size of an answer without errors. It is 0 for a claim, whose answer can have
+	// any size.
 	expected int64
 }
 
-// ask carries a call out, or waits for an earlier call with the same key, and returns the answer. first is true for the
-// first caller that gets the answer.
+// ask carries a call out, or waits for an earlier call with the same key, and returns the answer.
+// first is true for the first caller that gets the answer.
 func ask[A any](ctx context.Context, s *Store, r storekit.Request, k kind[A]) (answer A, first bool, err error) {
 	now, err := s.Now(ctx) // fails if the store is closed or ctx has ended
 	if err != nil {
@@ -370,8 +380,9 @@ func errLate() error {
 	return fmt.Errorf("the call came when it must not be carried out any more: %w", context.DeadlineExceeded)
 }
 
-// enter returns the call with the key, or a new call, which the caller must carry out. A late call is not carried out, it can
-// only find an earlier copy of itself. size is how many bytes a new call counts while it is under way.
+// enter returns the call with the key, or a new call, which the caller must carry out. A late call
+// is not carried out, it can only find an earlier copy of itself. size is how many bytes a new call
+// counts while it is under way.
 func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool, sum uint64, claim bool, size int64) (c *call, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -405,8 +416,8 @@ func (s *Store) enter(ctx context.Context, key string, now time.Time, late bool,
 	return c, true, nil
 }
 
-// carryOut makes the call of the store below and keeps its answer. It runs in a goroutine of its own, because every caller
-// may leave before the answer that a later copy of the call will ask for.
+// carryOut makes the call of the store below and keeps its answer. It runs in a goroutine of its
+// own, because every caller may leave before the answer that a later copy of the call will ask for.
 func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	defer s.running.Done()
 	defer c.end()
@@ -427,9 +438,10 @@ func carryOut[A any](s *Store, c *call, began time.Time, k kind[A]) {
 	}
 }
 
-// finish keeps the answer of a call and wakes the callers that wait for it. A definite error and the answer of a claim that got
-// nothing are not kept, because the next call with that key is carried out (storekit.Repeater). finish returns false if the call
-// is a claim that succeeded after its callers had all left: the caller of finish then has to release its leases.
+// finish keeps the answer of a call and wakes the callers that wait for it. A definite error and
+// the answer of a claim that got nothing are not kept, because the next call with that key is
+// carried out (storekit.Repeater). finish returns false if the call is a claim that succeeded after
+// its callers had all left: the caller of finish then has to release its leases.
 func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -454,8 +466,9 @@ func (s *Store) finish(c *call, answer any, size int64, err error, now time.Time
 // callBytes is about how many bytes a call takes beside its answer.
 const callBytes = 400
 
-// leave ends a caller's wait and returns the answer if the call has ended. first is true if no other caller got the answer
-// before. If the last caller of a claim leaves before its end, the claim is cancelled.
+// leave ends a caller's wait and returns the answer if the call has ended. first is true if no
+// other caller got the answer before. If the last caller of a claim leaves before its end, the
+// claim is cancelled.
 func (s *Store) leave(ctx context.Context, c *call) (answer any, first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -494,15 +507,17 @@ func (s *Store) clientOf(ctx context.Context) *client {
 	return &client{name: name}
 }
 
-// hasRoom reports whether a call of this size fits. A client may have as much as is free afterwards, so that a client which
-// takes all it can get leaves half of the room to the others. Called with mu held.
+// hasRoom reports whether a call of this size fits. A client may have as much as is free
+// afterwards, so that a client which takes all it can get leaves half of the room to the others.
+// Called with mu held.
 func (s *Store) hasRoom(k *client, size int64) bool {
 	free := s.maxBytes - s.bytes - size
 	return free >= 0 && (k.name == "" || k.bytes+size <= free)
 }
 
-// makeRoom drops the client's answers to claims, the oldest first, until a call of this size fits, and reports whether it
-// fits then. A caller that has already got a dropped answer keeps its leases. Called with mu held.
+// makeRoom drops the client's answers to claims, the oldest first, until a call of this size fits,
+// and reports whether it fits then. A caller that has already got a dropped answer keeps its
+// leases. Called with mu held.
 func (s *Store) makeRoom(k *client, size int64) bool {
 	for e := k.claims.Front(); e != nil && !s.hasRoom(k, size); {
 		c := e.Value.(*call)
@@ -518,15 +533,16 @@ func (s *Store) makeRoom(k *client, size int64) bool {
 	return s.hasRoom(k, size)
 }
 
-// resize sets the size of a call, in the sums of its client and of the Store as well. Called with mu held.
+// resize sets the size of a call, in the sums of its client and of the Store as well. Called with
+// mu held.
 func (s *Store) resize(c *call, size int64) {
 	s.bytes += size - c.size
 	c.client.bytes += size - c.size
 	c.size = size
 }
 
-// remove takes a call out of Store.calls and of the sums, and its client with the client's last call. forget does the rest for a
-// call whose answer is kept. Called with mu held.
+// remove takes a call out of Store.calls and of the sums, and its client with the client's last
+// call. forget does the rest for a call whose answer is kept. Called with mu held.
 func (s *Store) remove(c *call) {
 	delete(s.calls, c.key)
 	s.resize(c, 0)
@@ -535,8 +551,9 @@ func (s *Store) remove(c *call) {
 	}
 }
 
-// forgetUntil forgets the answers past their retention at now. Those that are kept for longer than keep from now on, because the store's
-// clock has stepped back since, are kept for keep. Called with mu held.
+// forgetUntil forgets the answers past their retention at now. Those that are kept for longer than
+// keep from now on, because the store's clock has stepped back since, are kept for keep. Called
+// with mu held.
 func (s *Store) forgetUntil(now time.Time) {
 	most := now.Add(s.keep)
 	if e := s.kept.Front(); e != nil && e.Value.(*call).until.After(most) {

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// slow is a store whose pushes and claims do their work and then wait until the test lets them return.
+// slow is a store whose pushes and claims do their work and then wait until the test lets them
+// return.
 type slow struct {
 	*memstore.Store
 	done chan struct{} // receives once a call was carried out
@@ -69,7 +70,8 @@ func claim(t *testing.T, s punctual.Store, ctx context.Context) []punctual.Deliv
 	return ds
 }
 
-// TestCallerLeaves: a push continues after its caller has left, and a copy of the push gets its answer.
+// TestCallerLeaves: a push continues after its caller has left, and a copy of the push gets its
+// answer.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := newSlow()
@@ -139,7 +141,8 @@ func TestWaitingClaimEnds(t *testing.T) {
 	})
 }
 
-// TestLateCopyEndsClaim: a late copy, which only asks for the result of a claim, ends the claim's wait.
+// TestLateCopyEndsClaim: a late copy, which only asks for the result of a claim, ends the claim's
+// wait.
 func TestLateCopyEndsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answers.New(memstore.New(nil), nil)
@@ -161,7 +164,8 @@ func TestLateCopyEndsClaim(t *testing.T) {
 	})
 }
 
-// TestAnswerAfterItsLease: leases that end before any caller got the answer are released, and their attempts do not count.
+// TestAnswerAfterItsLease: leases that end before any caller got the answer are released, and their
+// attempts do not count.
 func TestAnswerAfterItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := newSlow()
@@ -228,8 +232,8 @@ func TestUndelivered(t *testing.T) {
 	})
 }
 
-// TestBound: at the bound, answers to claims are dropped first. Then new calls are refused until callers report their answers as received, or the
-// time of the answers is over.
+// TestBound: at the bound, answers to claims are dropped first. Then new calls are refused until
+// callers report their answers as received, or the time of the answers is over.
 func TestBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answers.New(memstore.New(nil), &answers.Options{MaxBytes: 5000})
@@ -282,8 +286,9 @@ func TestAnswersAreForgotten(t *testing.T) {
 	})
 }
 
-// TestAnswersAreForgottenAfterAStep: an answer of a call that ended while the clock was ahead is kept for Repeats after the step, and no
-// longer. Otherwise answers fill the memory until the clock is there again.
+// TestAnswersAreForgottenAfterAStep: an answer of a call that ended while the clock was ahead is
+// kept for Repeats after the step, and no longer. Otherwise answers fill the memory until the clock
+// is there again.
 func TestAnswersAreForgottenAfterAStep(t *testing.T) {
 	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	below := memstore.New(&memstore.Options{Clock: clock})
@@ -312,8 +317,8 @@ func TestAnswersAreForgottenAfterAStep(t *testing.T) {
 	ask("after", "c", punctual.PushStored)
 }
 
-// TestOtherCalls: a call is refused if it differs from the one with the same key: in its kind, in the number of its messages or in
-// a field of one. A due time in another zone is no difference.
+// TestOtherCalls: a call is refused if it differs from the one with the same key: in its kind, in
+// the number of its messages or in a field of one. A due time in another zone is no difference.
 func TestOtherCalls(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	pushes := map[string]punctual.NewMessage{
@@ -364,7 +369,8 @@ func (w waiting) Settle(ctx context.Context, ss []punctual.Settlement) ([]error,
 	return w.Store.Settle(ctx, ss)
 }
 
-// TestFollowUpsAreCopied: a caller that has left may change its follow-ups, and the store stores them as they were.
+// TestFollowUpsAreCopied: a caller that has left may change its follow-ups, and the store stores
+// them as they were.
 func TestFollowUpsAreCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := memstore.New(nil)

@@ -21,7 +21,8 @@ func sumOf(content func(hash.Hash)) uint64 {
 	return h.Sum64()
 }
 
-// Callers may change their arguments and results unless Options.Unchanged says otherwise, so both are copied.
+// Callers may change their arguments and results unless Options.Unchanged says otherwise, so both
+// are copied.
 
 func copyPush(ms []punctual.NewMessage) []punctual.NewMessage {
 	out := slices.Clone(ms)
@@ -112,7 +113,8 @@ func sizeOfError(err error) int64 {
 	return 200
 }
 
-// SizeOfDeliveries estimates how many bytes of memory deliveries take. It returns 0 only if there are none.
+// SizeOfDeliveries estimates how many bytes of memory deliveries take. It returns 0 only if there
+// are none.
 func SizeOfDeliveries(ds []punctual.Delivery) int64 {
 	n := int64(0)
 	for i := range ds {

@@ -45,8 +45,9 @@ func (s *counting) Amend(ctx context.Context, as []punctual.Amendment) ([]punctu
 	return out, errors.Join(err, s.err)
 }
 
-// TestIndeterminateIsKept: the copy of a call that may have been carried out is not carried out. The copy of a call that certainly was not
-// carried out is, and so is the copy of a failed claim: it claims anew, and leases that nobody got run out.
+// TestIndeterminateIsKept: the copy of a call that may have been carried out is not carried out.
+// The copy of a call that certainly was not carried out is, and so is the copy of a failed claim:
+// it claims anew, and leases that nobody got run out.
 func TestIndeterminateIsKept(t *testing.T) {
 	for _, x := range []struct {
 		err  error
@@ -102,7 +103,8 @@ func (p paused) Done() <-chan struct{} {
 	return p.Context.Done()
 }
 
-// TestUndeliveredBesideACopy: leases that did not reach their caller are not released while a copy of the claim is about to get them.
+// TestUndeliveredBesideACopy: leases that did not reach their caller are not released while a copy
+// of the claim is about to get them.
 func TestUndeliveredBesideACopy(t *testing.T) {
 	below := memstore.New(nil)
 	s := answers.New(below, nil)

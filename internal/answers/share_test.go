@@ -32,8 +32,9 @@ func fill(t *testing.T, s punctual.Store, client string) int {
 	return 0
 }
 
-// TestShares: a client that takes all it can get leaves as much to the others. Each further such client gets about half of what the one
-// before it got, so a client that has almost nothing still finds room for a push (P14), and the answer to its claim stays.
+// TestShares: a client that takes all it can get leaves as much to the others. Each further such
+// client gets about half of what the one before it got, so a client that has almost nothing still
+// finds room for a push (P14), and the answer to its claim stays.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := answers.New(memstore.New(nil), &answers.Options{MaxBytes: 100_000})

@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/random"
 )
 
-// The suite runs with storetest.WithLossyClaims, because a claim whose callers have all left gives back what it leased.
+// The suite runs with storetest.WithLossyClaims, because a claim whose callers have all left gives
+// back what it leased.
 func TestStore(t *testing.T)  { storetest.Run(t, open, storetest.WithLossyClaims()) }
 func TestRandom(t *testing.T) { random.Run(t, open) }
 func TestRaces(t *testing.T)  { races.Run(t, open, storetest.WithLossyClaims()) }

@@ -1,6 +1,7 @@
-// Package archive writes the copy of a store's directory as a tar archive of plain files, and unpacks it into another directory,
-// perhaps in another process or on another machine. The order of the files matters: a directory counts as a store only when the last
-// file is there, so a copy that was cut short is never taken for a store.
+// Package archive writes the copy of a store's directory as a tar archive of plain files, and
+// unpacks it into another directory, perhaps in another process or on another machine. The order of
+// the files matters: a directory counts as a store only when the last file is there, so a copy that
+// was cut short is never taken for a store.
 package archive
 
 import (
@@ -26,14 +27,15 @@ const LastPrefix = "marker.manifest"
 // File is one file to be written to an archive.
 type File struct {
 	Name string
-	// Size is how many of the file's bytes belong to the copy. The file may have more bytes, because it is still written.
+	// Size is how many of the file's bytes belong to the copy. The file may have more bytes,
+	// because it is still written.
 	Size int64
 	Open func() (io.ReadCloser, error)
 }
 
-// Write writes the files to w in the order given. Before that it calls size, unless size is nil, with the length of the whole archive
-// in bytes. Write calls alive before each part of a file, and ends with an error that wraps the one of alive, for instance because the
-// store was closed.
+// Write writes the files to w in the order given. Before that it calls size, unless size is nil,
+// with the length of the whole archive in bytes. Write calls alive before each part of a file, and
+// ends with an error that wraps the one of alive, for instance because the store was closed.
 func Write(w io.Writer, files []File, size func(total int64), alive func() error) error {
 	total := int64(2 * block) // two empty blocks end the archive
 	for _, f := range files {
@@ -74,13 +76,15 @@ func writeFile(t *tar.Writer, f File, alive func() error) (err error) {
 	return nil
 }
 
-// block is the unit of a tar archive. A file has one block for its header, and whole blocks for its content.
+// block is the unit of a tar archive. A file has one block for its header, and whole blocks for its
+// content.
 const block = 512
 
 // step is how many bytes are written between two calls of alive at most.
 const step = 1 << 20
 
-// Backup has a store archive itself and unpacks the archive into dir. It keeps the promises of storekit.Backuper.Backup.
+// Backup has a store archive itself and unpacks the archive into dir. It keeps the promises of
+// storekit.Backuper.Backup.
 func Backup(ctx context.Context, from storekit.Backuper, dir string, progress func(written, total int64)) (err error) {
 	defer func() {
 		if err != nil {
@@ -117,7 +121,8 @@ func Backup(ctx context.Context, from storekit.Backuper, dir string, progress fu
 	return err
 }
 
-// CheckOutside returns an ErrInvalid when dir lies in the directory of the store that is to be copied, by whatever path.
+// CheckOutside returns an ErrInvalid when dir lies in the directory of the store that is to be
+// copied, by whatever path.
 func CheckOutside(store, dir string) error {
 	from, err := real(store)
 	if err != nil {
@@ -133,7 +138,8 @@ func CheckOutside(store, dir string) error {
 	return nil
 }
 
-// real returns the absolute path of a directory without symbolic links. The directory, and directories above it, may not exist yet.
+// real returns the absolute path of a directory without symbolic links. The directory, and
+// directories above it, may not exist yet.
 func real(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -147,7 +153,8 @@ func real(dir string) (string, error) {
 	return full, err
 }
 
-// kind returns err wrapped in punctual.ErrNoSpace if the disk is full or a quota is used up, and any other err as it is.
+// kind returns err wrapped in punctual.ErrNoSpace if the disk is full or a quota is used up, and
+// any other err as it is.
 func kind(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", punctual.ErrNoSpace, err)
@@ -155,7 +162,8 @@ func kind(err error) error {
 	return err
 }
 
-// begin makes the directory for a copy. A directory that exists has to be empty; a lost+found in it does not count.
+// begin makes the directory for a copy. A directory that exists has to be empty; a lost+found in it
+// does not count.
 func begin(dir string) (*target, error) {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -230,7 +238,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// unpack writes and syncs every file of an archive. The last file is written when all others are durable.
+// unpack writes and syncs every file of an archive. The last file is written when all others are
+// durable.
 func (t *target) unpack(r io.Reader) error {
 	in := tar.NewReader(r)
 	complete := false

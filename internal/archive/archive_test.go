@@ -60,8 +60,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// An archive that is not a whole copy, or that names a file outside of the directory, leaves nothing behind, neither in the directory nor
-// beside it.
+// An archive that is not a whole copy, or that names a file outside of the directory, leaves
+// nothing behind, neither in the directory nor beside it.
 func TestBackupOfNoCopy(t *testing.T) {
 	whole := packed(t, "FORMAT-1", LastPrefix+".1")
 	broken := errors.New("the disk broke")

@@ -1,8 +1,9 @@
-// Package batch turns concurrent single calls into calls of many items. No timer holds a call back: a lone call is sent at
-// once, and calls that arrive while a batch is under way form the next batch. Where many calls wait, a second batch goes beside
-// the first one (Config.Beside). A batch that takes longer than Config.Late is overtaken: the calls that wait for it are sent
-// without it, and each key of its items is isolated in a queue of its own. So one slow key delays the calls of other keys by no
-// more than Config.Late, except those that are in one batch with it.
+// Package batch turns concurrent single calls into calls of many items. No timer holds a call back:
+// a lone call is sent at once, and calls that arrive while a batch is under way form the next
+// batch. Where many calls wait, a second batch goes beside the first one (Config.Beside). A batch
+// that takes longer than Config.Late is overtaken: the calls that wait for it are sent without it,
+// and each key of its items is isolated in a queue of its own. So one slow key delays the calls of
+// other keys by no more than Config.Late, except those that are in one batch with it.
 package batch
 
 import (
@@ -19,14 +20,14 @@ import (
 type Config[T, R any] struct {
 	// Op names the operation in errors.
 	Op string
-	// Run carries out a batch of at least one item. It returns one answer for each item, or an error that every
-	// caller of the batch gets. Several calls of Run may be under way at once. Run must not keep items after it
-	// has returned, because the Batcher uses the slice again.
+	// Run carries out a batch of at least one item. It returns one answer for each item, or an
+	// error that every caller of the batch gets. Several calls of Run may be under way at once. Run
+	// must not keep items after it has returned, because the Batcher uses the slice again.
 	Run func(ctx context.Context, items []T) ([]R, error)
 	// Size is an item's share of MaxBytes and MaxPending, at least 1.
 	Size func(T) int64
-	// Key returns the key of an item. Items of one key are isolated together when their batch is late. A nil Key
-	// gives all items the same key.
+	// Key returns the key of an item. Items of one key are isolated together when their batch is
+	// late. A nil Key gives all items the same key.
 	Key func(T) string
 	// MaxItems and MaxBytes bound one batch; an item larger than MaxBytes is a batch of its own.
 	MaxItems int
@@ -36,24 +37,29 @@ type Config[T, R any] struct {
 	MaxPending int64
 	// Late is how long a batch may take before the next batch is sent without waiting for it.
 	Late time.Duration
-	// Beside is how many calls must wait for one batch before they are sent beside it, as a second batch, and the least number of
-	// calls that such batches are divided into. So while one batch waits for a disk or a network, the next one is prepared. With 0
-	// there is never a second batch, except beside a late one.
+	// Beside is how many calls must wait for one batch before they are sent beside it, as a second
+	// batch, and the least number of calls that such batches are divided into. So while one batch
+	// waits for a disk or a network, the next one is prepared. With 0 there is never a second
+	// batch, except beside a late one.
 	Beside int
-	// Closed, Overloaded and Indeterminate are the errors that answers wrap: Closed after Close, Overloaded when
-	// MaxPending is reached, Indeterminate when it is unknown whether Run has carried out an item.
+	// Closed, Overloaded and Indeterminate are the errors that answers wrap: Closed after Close,
+	// Overloaded when MaxPending is reached, Indeterminate when it is unknown whether Run has
+	// carried out an item.
 	Closed, Overloaded, Indeterminate error
 }
 
-// A Batcher coalesces concurrent calls into batches. All methods are safe for concurrent use. A Batcher that is dropped
-// without Close leaks nothing, because it has no goroutine while nothing is under way.
+// A Batcher coalesces concurrent calls into batches. All methods are safe for concurrent use. A
+// Batcher that is dropped without Close leaks nothing, because it has no goroutine while nothing is
+// under way.
 //
-// The calls of one goroutine take effect in their order, because each begins after the answer to the call
-// before it. The exception is a call whose context ended: it may take effect after the next call.
+// The calls of one goroutine take effect in their order, because each begins after the answer to
+// the call before it. The exception is a call whose context ended: it may take effect after the
+// next call.
 type Batcher[T, R any] struct {
 	cfg Config[T, R]
-	// calls is the context of Run for every batch. It is not the context of a caller, because a batch serves several
-	// callers. It ends when the context of Close ends before the last batch has returned.
+	// calls is the context of Run for every batch. It is not the context of a caller, because a
+	// batch serves several callers. It ends when the context of Close ends before the last batch
+	// has returned.
 	calls    context.Context
 	endCalls context.CancelCauseFunc
 	// idleCalls and idleBatches keep calls and batches for reuse.
@@ -63,24 +69,24 @@ type Batcher[T, R any] struct {
 	mu sync.Mutex
 	// main holds the waiting calls of all keys that are not isolated.
 	main callQueue[T, R]
-	// isolated has a queue for each key that was in a late batch. A key leaves it when a batch of its queue was in
-	// time, or when nothing of the key is under way any more.
+	// isolated has a queue for each key that was in a late batch. A key leaves it when a batch of
+	// its queue was in time, or when nothing of the key is under way any more.
 	isolated map[string]*callQueue[T, R]
 	// alarm is the timer that calls overtake; nil until it is set for the first time.
 	alarm *time.Timer
 	// pending is the size of all items that wait or are under way.
 	pending int64
-	// underWay counts the batches from their start to their last answer, and the calls between Begin and End.
-	// While it is 0 no call waits.
+	// underWay counts the batches from their start to their last answer, and the calls between
+	// Begin and End. While it is 0 no call waits.
 	underWay int
 	closed   bool
 	// idle is made by a Close that has to wait, and closed and set to nil when underWay reaches 0.
 	idle chan struct{}
 }
 
-// callQueue is a linked list of the calls that wait for one another: it has at most one current batch at a time, and main at most
-// two if Config.Beside allows it. While calls wait in it, there is a current batch; Config.Beside or more wait in main only while
-// there are two.
+// callQueue is a linked list of the calls that wait for one another: it has at most one current
+// batch at a time, and main at most two if Config.Beside allows it. While calls wait in it, there
+// is a current batch; Config.Beside or more wait in main only while there are two.
 type callQueue[T, R any] struct {
 	first, last *call[T, R]
 	// waiting is the number of calls in the list.
@@ -108,19 +114,20 @@ type call[T, R any] struct {
 	done   chan struct{}
 }
 
-// batch is the calls that one Run carries out. queue, calls, items and began do not change while the batch is a current one, so
-// share, setAlarm and overtake may read them with mu held. The other fields belong to the goroutine that carries the batch out, except
-// those that mu guards.
+// batch is the calls that one Run carries out. queue, calls, items and began do not change while
+// the batch is a current one, so share, setAlarm and overtake may read them with mu held. The other
+// fields belong to the goroutine that carries the batch out, except those that mu guards.
 type batch[T, R any] struct {
 	queue *callQueue[T, R]
 	calls []*call[T, R]
 	items []T
 	bytes int64
 	began time.Time
-	// late is when the batch will be overtaken; zero until a call waits for it in main. Guarded by mu.
+	// late is when the batch will be overtaken; zero until a call waits for it in main. Guarded by
+	// mu.
 	late time.Time
-	// overtaken reports that main goes on without the batch; isolated has the queues of its keys since then.
-	// Guarded by mu.
+	// overtaken reports that main goes on without the batch; isolated has the queues of its keys
+	// since then. Guarded by mu.
 	overtaken bool
 	isolated  []*callQueue[T, R]
 
@@ -137,14 +144,14 @@ func New[T, R any](cfg Config[T, R]) *Batcher[T, R] {
 	return b
 }
 
-// Do sends item with the next batch and returns its answer. When ctx ends while the item waits, Do withdraws the item
-// and returns an error that wraps ctx.Err. When the item is under way already, the error wraps Indeterminate too, and
-// Run may go on reading the item.
+// Do sends item with the next batch and returns its answer. When ctx ends while the item waits, Do
+// withdraws the item and returns an error that wraps ctx.Err. When the item is under way already,
+// the error wraps Indeterminate too, and Run may go on reading the item.
 //
-// When item has no batch to wait for and ctx can never end, as context.Background, Do calls Run on the caller's goroutine,
-// because the caller waits for Run anyway and to hand the item over to another goroutine and back costs more than the rest of
-// Do.
-// If Run ends the goroutine (runtime.Goexit), that is then the caller's. A caller whose ctx can end needs another goroutine
+// When item has no batch to wait for and ctx can never end, as context.Background, Do calls Run on
+// the caller's goroutine, because the caller waits for Run anyway and to hand the item over to
+// another goroutine and back costs more than the rest of Do. If Run ends the goroutine
+// (runtime.Goexit), that is then the caller's. A caller whose ctx can end needs another goroutine
 // for Run, so that it can leave while Run still works.
 func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	var none R
@@ -175,8 +182,8 @@ func (b *Batcher[T, R]) Do(ctx context.Context, item T) (R, error) {
 	return answer, err
 }
 
-// enqueue appends item to its queue. If the item need not wait there, enqueue also returns its batch, which the caller has to carry
-// out.
+// enqueue appends item to its queue. If the item need not wait there, enqueue also returns its
+// batch, which the caller has to carry out.
 func (b *Batcher[T, R]) enqueue(item T) (*call[T, R], *batch[T, R], error) {
 	size := b.cfg.Size(item)
 	b.mu.Lock()
@@ -214,8 +221,8 @@ func (b *Batcher[T, R]) mayStart(q *callQueue[T, R]) bool {
 	return len(q.current) == 0 && q.first != nil
 }
 
-// share returns how many calls the next batch of q may have: half of those that wait or are under way if there can be a second
-// batch, so that both are about as large. The caller holds mu.
+// share returns how many calls the next batch of q may have: half of those that wait or are under
+// way if there can be a second batch, so that both are about as large. The caller holds mu.
 func (b *Batcher[T, R]) share(q *callQueue[T, R]) int {
 	if q != &b.main || b.cfg.Beside == 0 {
 		return b.cfg.MaxItems
@@ -244,8 +251,8 @@ func (b *Batcher[T, R]) key(item T) string {
 	return b.cfg.Key(item)
 }
 
-// withdraw removes c from its queue because ctx has ended, and returns the error for its caller. It returns nil when the
-// answer of c has arrived meanwhile.
+// withdraw removes c from its queue because ctx has ended, and returns the error for its caller. It
+// returns nil when the answer of c has arrived meanwhile.
 func (b *Batcher[T, R]) withdraw(ctx context.Context, c *call[T, R]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -262,8 +269,8 @@ func (b *Batcher[T, R]) withdraw(ctx context.Context, c *call[T, R]) error {
 	return fmt.Errorf("%s: %w", b.cfg.Op, contextError(ctx))
 }
 
-// nextBatch moves the first calls of q, which is not empty, into a batch that becomes a current one. The caller
-// holds mu.
+// nextBatch moves the first calls of q, which is not empty, into a batch that becomes a current
+// one. The caller holds mu.
 func (b *Batcher[T, R]) nextBatch(q *callQueue[T, R]) *batch[T, R] {
 	t := b.idleBatches.Get().(*batch[T, R])
 	t.queue, t.began = q, time.Now()
@@ -285,7 +292,8 @@ func (b *Batcher[T, R]) nextBatch(q *callQueue[T, R]) *batch[T, R] {
 	return t
 }
 
-// drain carries out t and then the batches that answer returns, one after the other. It is the whole work of a goroutine.
+// drain carries out t and then the batches that answer returns, one after the other. It is the
+// whole work of a goroutine.
 func (b *Batcher[T, R]) drain(t *batch[T, R]) {
 	growStack(-1)
 	for t != nil {
@@ -294,8 +302,8 @@ func (b *Batcher[T, R]) drain(t *batch[T, R]) {
 	}
 }
 
-// carryOut carries out t on the goroutine of a caller. The calls that have come meanwhile go on without that caller, so
-// that it has its answer at once.
+// carryOut carries out t on the goroutine of a caller. The calls that have come meanwhile go on
+// without that caller, so that it has its answer at once.
 func (b *Batcher[T, R]) carryOut(t *batch[T, R]) {
 	b.run(t)
 	if next := b.answer(t); next != nil {
@@ -303,9 +311,10 @@ func (b *Batcher[T, R]) carryOut(t *batch[T, R]) {
 	}
 }
 
-// growStack has the stack of a new goroutine grow to 16 KiB, which most calls of a store need, in one step. Otherwise the
-// stack grows several times while Run calls deeper and deeper, and each time what is on it has to be copied and adjusted.
-// Go makes room for the whole frame when the function is called, so at is below 0 and the frame is never used.
+// growStack has the stack of a new goroutine grow to 16 KiB, which most calls of a store need, in
+// one step. Otherwise the stack grows several times while Run calls deeper and deeper, and each
+// time what is on it has to be copied and adjusted. Go makes room for the whole frame when the
+// function is called, so at is below 0 and the frame is never used.
 //
 //go:noinline
 func growStack(at int) byte {
@@ -319,9 +328,9 @@ func growStack(at int) byte {
 	return frame[at]
 }
 
-// run calls Run for t. If Run panics or ends the goroutine (runtime.Goexit), the callers get an error that wraps
-// Indeterminate; after a Goexit another goroutine carries on, because this one cannot. A caller that carries out t itself
-// gets no error then, because its goroutine ends.
+// run calls Run for t. If Run panics or ends the goroutine (runtime.Goexit), the callers get an
+// error that wraps Indeterminate; after a Goexit another goroutine carries on, because this one
+// cannot. A caller that carries out t itself gets no error then, because its goroutine ends.
 func (b *Batcher[T, R]) run(t *batch[T, R]) {
 	returned := false
 	defer func() {
@@ -351,8 +360,9 @@ func (b *Batcher[T, R]) answer(t *batch[T, R]) (next *batch[T, R]) {
 		c.done <- struct{}{} // has room
 	}
 	if len(t.calls) > 1 {
-		// The callers often have a next item at once. If they run first, their items form one batch; otherwise the callers
-		// split into two groups, each of which waits for the batch of the other.
+		// The callers often have a next item at once. If they run first, their items form one
+		// batch; otherwise the callers split into two groups, each of which waits for the batch of
+		// the other.
 		runtime.Gosched()
 	}
 	b.mu.Lock()
@@ -397,8 +407,8 @@ func (b *Batcher[T, R]) drop(q *callQueue[T, R]) {
 	}
 }
 
-// setAlarm sets the timer that overtakes the oldest current batch of main once it is late. A call waits for that batch. The
-// caller holds mu.
+// setAlarm sets the timer that overtakes the oldest current batch of main once it is late. A call
+// waits for that batch. The caller holds mu.
 func (b *Batcher[T, R]) setAlarm() {
 	t := b.main.current[0]
 	if !t.late.IsZero() {
@@ -412,8 +422,9 @@ func (b *Batcher[T, R]) setAlarm() {
 	b.alarm.Reset(time.Until(t.late))
 }
 
-// overtake isolates the keys of the oldest current batch of main if that batch is late: each key gets a queue of its own, to
-// which its waiting calls move, and the other calls of main go on without waiting for the batch. The alarm calls it.
+// overtake isolates the keys of the oldest current batch of main if that batch is late: each key
+// gets a queue of its own, to which its waiting calls move, and the other calls of main go on
+// without waiting for the batch. The alarm calls it.
 func (b *Batcher[T, R]) overtake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -459,7 +470,8 @@ func (b *Batcher[T, R]) overtake() {
 	}
 }
 
-// goOn sends the calls of main that need not wait, and sets the alarm for those that have to. The caller holds mu.
+// goOn sends the calls of main that need not wait, and sets the alarm for those that have to. The
+// caller holds mu.
 func (b *Batcher[T, R]) goOn() {
 	for b.mayStart(&b.main) {
 		go b.drain(b.nextBatch(&b.main))
@@ -469,8 +481,8 @@ func (b *Batcher[T, R]) goOn() {
 	}
 }
 
-// rejoin ends the isolation of q's key, because the last batch of q was in time, and moves the calls of q to main. The
-// caller holds mu.
+// rejoin ends the isolation of q's key, because the last batch of q was in time, and moves the
+// calls of q to main. The caller holds mu.
 func (b *Batcher[T, R]) rejoin(q *callQueue[T, R]) {
 	delete(b.isolated, q.key)
 	if q.first == nil {
@@ -483,8 +495,9 @@ func (b *Batcher[T, R]) rejoin(q *callQueue[T, R]) {
 	b.goOn()
 }
 
-// Begin announces a call of the store that does not pass through the Batcher, so that Close waits for it. It fails with
-// an error that wraps Closed after Close. Each Begin that succeeds needs one End.
+// Begin announces a call of the store that does not pass through the Batcher, so that Close waits
+// for it. It fails with an error that wraps Closed after Close. Each Begin that succeeds needs one
+// End.
 func (b *Batcher[T, R]) Begin() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -502,7 +515,8 @@ func (b *Batcher[T, R]) End() {
 	b.end()
 }
 
-// end counts a batch or an announced call as ended, and wakes Close after the last one. The caller holds mu.
+// end counts a batch or an announced call as ended, and wakes Close after the last one. The caller
+// holds mu.
 func (b *Batcher[T, R]) end() {
 	b.underWay--
 	if b.idle != nil && b.underWay == 0 {
@@ -511,8 +525,8 @@ func (b *Batcher[T, R]) end() {
 	}
 }
 
-// Call calls Run, past all queues, and checks that Run returned an answer for each item. If ctx has ended already, Call
-// does not call Run, and the error does not wrap Indeterminate.
+// Call calls Run, past all queues, and checks that Run returned an answer for each item. If ctx has
+// ended already, Call does not call Run, and the error does not wrap Indeterminate.
 func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", b.cfg.Op, contextError(ctx))
@@ -524,8 +538,8 @@ func (b *Batcher[T, R]) Call(ctx context.Context, items []T) ([]R, error) {
 	return answers, err
 }
 
-// Fits returns how many of items, counted from the first, one batch may have within MaxItems and MaxBytes. The first
-// item always fits.
+// Fits returns how many of items, counted from the first, one batch may have within MaxItems and
+// MaxBytes. The first item always fits.
 func (b *Batcher[T, R]) Fits(items []T) int {
 	bytes := int64(0)
 	for i, item := range items[:min(len(items), b.cfg.MaxItems)] {
@@ -536,9 +550,10 @@ func (b *Batcher[T, R]) Fits(items []T) int {
 	return min(len(items), b.cfg.MaxItems)
 }
 
-// Close refuses further calls, and waits until the calls that wait and those under way have their answers. When ctx ends
-// first, Close refuses the calls that wait as well, ends the context of Run, and returns an error that wraps ctx.Err
-// without waiting for Run to return. A further Close waits again.
+// Close refuses further calls, and waits until the calls that wait and those under way have their
+// answers. When ctx ends first, Close refuses the calls that wait as well, ends the context of Run,
+// and returns an error that wraps ctx.Err without waiting for Run to return. A further Close waits
+// again.
 func (b *Batcher[T, R]) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -607,7 +622,8 @@ func (q *callQueue[T, R]) ended(t *batch[T, R]) {
 	q.current = slices.DeleteFunc(q.current, func(other *batch[T, R]) bool { return other == t })
 }
 
-// contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is another error.
+// contextError returns an error that wraps ctx.Err, and also context.Cause of ctx if that is
+// another error.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {

@@ -142,7 +142,8 @@ func TestLoneCallGoesAtOnce(t *testing.T) {
 	})
 }
 
-// startBehind starts a batch with item 1, and then a call for each of items, in order, which wait for that batch.
+// startBehind starts a batch with item 1, and then a call for each of items, in order, which wait
+// for that batch.
 func startBehind(t *testing.T, c *Batcher[int, int], items ...int) []*doing {
 	t.Helper()
 	return startEach(t, c, append([]int{1}, items...)...)
@@ -226,8 +227,9 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestAnsweredIsNotPending: when a caller has its answer, its item does not count for MaxPending any more. Each caller has a
-// Batcher of its own; eight of them compete for the processors, so that some continue while the Batcher still ends the batch.
+// TestAnsweredIsNotPending: when a caller has its answer, its item does not count for MaxPending
+// any more. Each caller has a Batcher of its own; eight of them compete for the processors, so that
+// some continue while the Batcher still ends the batch.
 func TestAnsweredIsNotPending(t *testing.T) {
 	cfg := roomy()
 	cfg.MaxPending = 5
@@ -342,7 +344,8 @@ func goroutine() string {
 	return strings.Fields(string(text))[1] // goroutine N [running]:
 }
 
-// A lone caller whose context can never end carries out its batch itself; any other one is free to leave.
+// A lone caller whose context can never end carries out its batch itself; any other one is free to
+// leave.
 func TestCallerCarriesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran string
@@ -371,8 +374,9 @@ func TestCallerCarriesOut(t *testing.T) {
 	})
 }
 
-// A caller that carries out its batch returns as soon as it has its answer, although others have come meanwhile. The calls of the
-// others are carried out without that caller. When its batch is late, they do not wait for the batch either.
+// A caller that carries out its batch returns as soon as it has its answer, although others have
+// come meanwhile. The calls of the others are carried out without that caller. When its batch is
+// late, they do not wait for the batch either.
 func TestCallerHandsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
@@ -411,8 +415,8 @@ func TestCallerHandsOn(t *testing.T) {
 	})
 }
 
-// A panic or a runtime.Goexit of the store, on the goroutine of a caller, ends the call of that caller alone: the call behind it is
-// answered, and the Batcher can be closed.
+// A panic or a runtime.Goexit of the store, on the goroutine of a caller, ends the call of that
+// caller alone: the call behind it is answered, and the Batcher can be closed.
 func TestCallerFails(t *testing.T) {
 	for name, fail := range map[string]func(){
 		"panic":  func() { panic("out of cheese") },
@@ -538,7 +542,8 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// Close returns when its context ends, even if the call of the store ignores that its own context has ended.
+// Close returns when its context ends, even if the call of the store ignores that its own context
+// has ended.
 func TestCloseOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
@@ -595,8 +600,8 @@ func TestCloseAtRest(t *testing.T) {
 	}
 }
 
-// Items of one goroutine take effect in order, and each caller gets the answer for its own item, whichever items
-// share a batch.
+// Items of one goroutine take effect in order, and each caller gets the answer for its own item,
+// whichever items share a batch.
 func TestThousandsOfCallers(t *testing.T) {
 	t.Run("one batch at a time", func(t *testing.T) { thousandsOfCallers(t, 0, 1) })
 	t.Run("two batches at a time", func(t *testing.T) { thousandsOfCallers(t, 32, 2) })
@@ -643,8 +648,9 @@ func thousandsOfCallers(t *testing.T, beside int, atOnce int32) {
 	t.Logf("%d calls in %d batches", callers*each, batches.Load())
 }
 
-// Whichever contexts end and whichever batches fail: the item of a call with an answer, or with an indeterminate error, went to Run
-// once. The item of a call that left while it waited, or that was refused as overloaded, did not. Each answer belongs to its item.
+// Whichever contexts end and whichever batches fail: the item of a call with an answer, or with an
+// indeterminate error, went to Run once. The item of a call that left while it waited, or that was
+// refused as overloaded, did not. Each answer belongs to its item.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := roomy()
@@ -736,7 +742,8 @@ func callDeep(depth int) int {
 	return frame[depth%len(frame)] + 1
 }
 
-// BenchmarkDo measures callers whose context can end, and with endless=true callers whose context cannot.
+// BenchmarkDo measures callers whose context can end, and with endless=true callers whose context
+// cannot.
 func BenchmarkDo(b *testing.B) {
 	for _, x := range []struct {
 		callers, depth int
@@ -793,7 +800,8 @@ func (h *held) run(ctx context.Context, items []int) ([]int, error) {
 	return tenfold(ctx, items)
 }
 
-// end ends the batch whose first item is n, and returns when everything that follows from its end has happened.
+// end ends the batch whose first item is n, and returns when everything that follows from its end
+// has happened.
 func (h *held) end(t *testing.T, n int) {
 	t.Helper()
 	h.mu.Lock()
@@ -812,8 +820,9 @@ func (h *held) want(t *testing.T, batches ...[]int) {
 	wantBatches(t, h.batches, batches...)
 }
 
-// TestSecondBatch: calls wait for a batch until there are as many as Beside, and then go beside it as a second batch. There are two
-// batches at most, and each takes half of the calls that wait or are under way.
+// TestSecondBatch: calls wait for a batch until there are as many as Beside, and then go beside it
+// as a second batch. There are two batches at most, and each takes half of the calls that wait or
+// are under way.
 func TestSecondBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{ends: make(map[int]chan struct{})}
@@ -843,8 +852,8 @@ func TestSecondBatch(t *testing.T) {
 	})
 }
 
-// TestBothBatchesAreLate: a late batch is overtaken also when it is one of two. Then the other one is what calls wait for, until it is
-// late, too (P14).
+// TestBothBatchesAreLate: a late batch is overtaken also when it is one of two. Then the other one
+// is what calls wait for, until it is late, too (P14).
 func TestBothBatchesAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{ends: make(map[int]chan struct{})}
@@ -874,8 +883,8 @@ func TestBothBatchesAreLate(t *testing.T) {
 	})
 }
 
-// TestAlarmOfTheBatchThatIsLeft: a call that waits for two batches is sent when the second one is late, also if the first one has ended
-// in time.
+// TestAlarmOfTheBatchThatIsLeft: a call that waits for two batches is sent when the second one is
+// late, also if the first one has ended in time.
 func TestAlarmOfTheBatchThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{ends: make(map[int]chan struct{})}
@@ -901,8 +910,8 @@ func TestAlarmOfTheBatchThatIsLeft(t *testing.T) {
 	})
 }
 
-// TestCallerCarriesOutItsOwn: a caller whose context can never end, and with whose call a second batch begins, carries that batch out
-// only if it has the call.
+// TestCallerCarriesOutItsOwn: a caller whose context can never end, and with whose call a second
+// batch begins, carries that batch out only if it has the call.
 func TestCallerCarriesOutItsOwn(t *testing.T) {
 	for most, batches := range map[int][][]int{1000: {{1}, {2, 3, 4}}, 2: {{1}, {2, 3}, {4}}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -955,7 +964,8 @@ func keyed(cfg Config[int, int]) Config[int, int] {
 	return cfg
 }
 
-// hanging has a Run that does not return for items 10 to 19 until mended is closed or its context ends.
+// hanging has a Run that does not return for items 10 to 19 until mended is closed or its context
+// ends.
 type hanging struct {
 	mu      sync.Mutex
 	mended  chan struct{}
@@ -993,8 +1003,8 @@ func (h *hanging) wantHanging(t *testing.T, n int) {
 	}
 }
 
-// TestLateKeyIsIsolated: a key that hangs delays the calls of other keys that wait for its batch until that batch is late, and no
-// call of another key after that (P14).
+// TestLateKeyIsIsolated: a key that hangs delays the calls of other keys that wait for its batch
+// until that batch is late, and no call of another key after that (P14).
 func TestLateKeyIsIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{mended: make(chan struct{})}
@@ -1026,8 +1036,8 @@ func TestLateKeyIsIsolated(t *testing.T) {
 	})
 }
 
-// TestSharedBatchOfALateKey: an item in the same batch as a key that hangs is answered only with that batch. Later calls of
-// the item's key do not wait for it.
+// TestSharedBatchOfALateKey: an item in the same batch as a key that hangs is answered only with
+// that batch. Later calls of the item's key do not wait for it.
 func TestSharedBatchOfALateKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, h := make(chan struct{}), &hanging{mended: make(chan struct{})}
@@ -1061,7 +1071,8 @@ func TestSharedBatchOfALateKey(t *testing.T) {
 	})
 }
 
-// TestLateKeyComesBack: once a batch of its own is in time, a key shares batches with other keys again.
+// TestLateKeyComesBack: once a batch of its own is in time, a key shares batches with other keys
+// again.
 func TestLateKeyComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newGate()
@@ -1092,8 +1103,9 @@ func TestLateKeyComesBack(t *testing.T) {
 	})
 }
 
-// TestWaitingCallsOfALateKeyComeBack: as soon as a batch of a late key is in time, the calls that wait for it share batches with
-// those of other keys. Otherwise a key that is never idle would be isolated for ever.
+// TestWaitingCallsOfALateKeyComeBack: as soon as a batch of a late key is in time, the calls that
+// wait for it share batches with those of other keys. Otherwise a key that is never idle would be
+// isolated for ever.
 func TestWaitingCallsOfALateKeyComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -1168,8 +1180,8 @@ func TestCloseOutOfTimeBesideALateKey(t *testing.T) {
 	})
 }
 
-// TestLateKeyStaysIsolated: a key whose own batches are late stays isolated, however many there are, and no call of another key
-// waits for it again (P14).
+// TestLateKeyStaysIsolated: a key whose own batches are late stays isolated, however many there
+// are, and no call of another key waits for it again (P14).
 func TestLateKeyStaysIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 3 * time.Second // later than Late

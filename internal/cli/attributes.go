@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// attributeFlags are the flags of push and of schedule put for the attributes of a message (storekit.Attributes).
+// attributeFlags are the flags of push and of schedule put for the attributes of a message
+// (storekit.Attributes).
 type attributeFlags struct {
 	remember, timeout durationFlag
 }
@@ -25,7 +26,8 @@ func (f *attributeFlags) attributes() storekit.Attributes {
 	return storekit.Attributes{Remember: f.remember.or(0), Timeout: f.timeout.or(0)}
 }
 
-// attributes returns what a line gives of the attributes as what Compose takes. said is the line as a message.
+// attributes returns what a line gives of the attributes as what Compose takes. said is the line as
+// a message.
 func (l *lineJSON) attributes(said *punctual.NewMessage) (o []punctual.PushOption) {
 	if l.Remember != "" {
 		o = append(o, punctual.Remember(said.Remember))

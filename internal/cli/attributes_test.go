@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// TestAttributesAreHandedOn: each attribute is a flag of push and of schedule put, a member of lines of NDJSON, and in the help of
-// schedule sync.
+// TestAttributesAreHandedOn: each attribute is a flag of push and of schedule put, a member of
+// lines of NDJSON, and in the help of schedule sync.
 func TestAttributesAreHandedOn(t *testing.T) {
 	r := newRig(t)
 	full := attributesrig.Full(t)

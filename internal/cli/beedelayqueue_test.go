@@ -22,7 +22,8 @@ func (d discarding) OnMassage(m *BeeDelayQueue.DelayMsg) bool {
 	return true
 }
 
-// The command line lists the messages that BeeDelayQueue has discarded, by day, with their bodies, times and failures.
+// The command line lists the messages that BeeDelayQueue has discarded, by day, with their bodies,
+// times and failures.
 func TestDiscardedAreListedByDay(t *testing.T) {
 	t.Parallel()
 	const topic = "orderCancel"

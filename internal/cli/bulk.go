@@ -188,7 +188,8 @@ type bulkJSON struct {
 	wire.BulkReport
 }
 
-// bulk carries out a bulk, with a bar of what it has done so far, and prints the report. done is the word for what it does to a message.
+// bulk carries out a bulk, with a bar of what it has done so far, and prints the report. done is
+// the word for what it does to a message.
 func (a *app) bulk(ctx context.Context, s punctual.Store, b bulk.Job, done string) error {
 	bar := a.newBar("messages "+done, 0)
 	b.Progress = func(r bulk.Report) { bar.Set(r.Done) }

@@ -9,8 +9,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// withVisits is a rig whose topic visits has 30 messages. They are due from 11:00 on, each an hour after the one before, and every third
-// of them, beginning with the first, has the header campaign=autumn.
+// withVisits is a rig whose topic visits has 30 messages. They are due from 11:00 on, each an hour
+// after the one before, and every third of them, beginning with the first, has the header
+// campaign=autumn.
 func withVisits(t *testing.T) *rig {
 	r := newRig(t)
 	var lines strings.Builder
@@ -48,7 +49,8 @@ func TestBulkShift(t *testing.T) {
 	}
 }
 
-// When a shift ends early, its error says that the same command goes on. That is so: it moves the rest, and no message twice.
+// When a shift ends early, its error says that the same command goes on. That is so: it moves the
+// rest, and no message twice.
 func TestBulkContinues(t *testing.T) {
 	r := withVisits(t)
 	calls := 0

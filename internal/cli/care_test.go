@@ -361,7 +361,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// With --newest the latest message comes first, and a cursor goes on towards the earlier ones; with --bare no bodies are shown.
+// With --newest the latest message comes first, and a cursor goes on towards the earlier ones; with
+// --bare no bodies are shown.
 func TestListNewest(t *testing.T) {
 	r := newRig(t)
 	for i, in := range []string{"1h", "2h", "3h"} {

@@ -62,7 +62,8 @@ as cancelled if one was cancelled, and else as changed if one is due at another 
 	return cmd
 }
 
-// cancelInGroups cancels the copies of a group, or the messages of the topic and the copies of all its groups.
+// cancelInGroups cancels the copies of a group, or the messages of the topic and the copies of all
+// its groups.
 func (a *app) cancelInGroups(ctx context.Context, topic, group string, ids []string, c change) error {
 	if topic == "" {
 		return usagef("--group %s: name the topic with --topic", group)
@@ -88,7 +89,8 @@ func (a *app) cancelInGroups(ctx context.Context, topic, group string, ids []str
 	})
 }
 
-// cancelEverywhere cancels each ID in each of the topics, prints what became of it there, and counts one outcome for each ID.
+// cancelEverywhere cancels each ID in each of the topics, prints what became of it there, and
+// counts one outcome for each ID.
 func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punctual.Store, topics, ids []string, c change, t *tally) error {
 	for _, id := range ids {
 		if err := storekit.CheckID(id); err != nil {
@@ -258,7 +260,8 @@ come.`
 const ifDueHelp = `--if-due changes the one message that is named only if it is due at that time, as 'punctual get'
 shows it. Otherwise somebody has changed it since: its outcome is "changed", and it stays as it is.`
 
-// ifDueFlag is --if-due of the commands that change a message by its ID. That of push is in pushFlags.
+// ifDueFlag is --if-due of the commands that change a message by its ID. That of push is in
+// pushFlags.
 type ifDueFlag struct{ timeFlag }
 
 func (f *ifDueFlag) register(a *app, flags *pflag.FlagSet) {
@@ -283,8 +286,9 @@ func (f *ifDueFlag) of(ids []string) (time.Time, error) {
 
 func readsIDs(ids []string) bool { return len(ids) == 1 && ids[0] == stdinIDs }
 
-// eachID calls f with the IDs: once with those given as arguments, or in batches with those on standard input. When ctx ends, a batch
-// from standard input that is under way is finished. f counts outcomes and changes in t, and eachID returns t.result() at the end.
+// eachID calls f with the IDs: once with those given as arguments, or in batches with those on
+// standard input. When ctx ends, a batch from standard input that is under way is finished. f
+// counts outcomes and changes in t, and eachID returns t.result() at the end.
 func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context.Context, []string) error) error {
 	if len(ids) > 1 && slices.Contains(ids, stdinIDs) {
 		return usagef("\"-\" stands alone, for the IDs on standard input; an ID that is \"-\" can be given there")
@@ -306,8 +310,8 @@ func (a *app) eachID(ctx context.Context, ids []string, t *tally, f func(context
 	return t.result()
 }
 
-// readIDs puts the lines of in that are not empty. It returns io.EOF at the end of in, or when put returns false, and an error of usage for
-// a line that is too long for its buffer.
+// readIDs puts the lines of in that are not empty. It returns io.EOF at the end of in, or when put
+// returns false, and an error of usage for a line that is too long for its buffer.
 func readIDs(in io.Reader, put func(string, int) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for number := 1; ; number++ {

@@ -60,7 +60,8 @@ func clockStateOf(t *testing.T, store string, flags ...string) (c wire.ClockStat
 	return c
 }
 
-// Of a store on a server whose clock was set back, clock and doctor say so until the store follows, and afterwards that it has stepped.
+// Of a store on a server whose clock was set back, clock and doctor say so until the store follows,
+// and afterwards that it has stepped.
 func TestClockOfServers(t *testing.T) {
 	ahead := time.Now().Add(2 * time.Hour)
 	redisServer, pgServer := redisrig.Start(t), pgrig.Start(t, "fsync=off")

@@ -19,21 +19,25 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The configuration of serve. Each of its flags, except those of notConfigured, can also be given by an environment variable or in
-// a YAML file: --tls-cert as PUNCTUAL_TLS_CERT or "tls-cert:". The command line takes precedence over the environment, the
-// environment over the file, and the file over the default.
+// The configuration of serve. Each of its flags, except those of notConfigured, can also be given
+// by an environment variable or in a YAML file: --tls-cert as PUNCTUAL_TLS_CERT or "tls-cert:". The
+// command line takes precedence over the environment, the environment over the file, and the file
+// over the default.
 
 // config says where the flags of a command get their values from.
 type config struct {
 	path  string
 	print bool
-	// of has, for each flag that was set, where its value comes from: "flag", the name of a variable, or a line of the file.
+	// of has, for each flag that was set, where its value comes from: "flag", the name of a
+	// variable, or a line of the file.
 	of map[string]string
-	// fileStore is the line of the file that names a store while PUNCTUAL_STORE names one, too, which takes precedence.
+	// fileStore is the line of the file that names a store while PUNCTUAL_STORE names one, too,
+	// which takes precedence.
 	fileStore string
 }
 
-// storeFrom says of a store that PUNCTUAL_STORE has named where to change that, for the end of an error.
+// storeFrom says of a store that PUNCTUAL_STORE has named where to change that, for the end of an
+// error.
 func (c *config) storeFrom() string {
 	if c.of["store"] == "PUNCTUAL_STORE" {
 		return ", or unset PUNCTUAL_STORE"
@@ -47,7 +51,8 @@ func (c *config) addTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.print, "print-config", false, "print the configuration in force and where it comes from, and end")
 }
 
-// notConfigured are flags that settable leaves out, because they say what a run prints, or where the configuration is.
+// notConfigured are flags that settable leaves out, because they say what a run prints, or where
+// the configuration is.
 var notConfigured = []string{"help", "config", "print-config", "json"}
 
 // settable calls f with each flag that the environment and the file can set, sorted by name.
@@ -63,8 +68,8 @@ func variableOf(flag string) string {
 	return "PUNCTUAL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// apply sets the flags of cmd that the command line does not have, from the environment and the file. An error names the
-// variable or the file.
+// apply sets the flags of cmd that the command line does not have, from the environment and the
+// file. An error names the variable or the file.
 func (c *config) apply(cmd *cobra.Command, getenv func(string) string) error {
 	c.of = make(map[string]string)
 	settable(cmd, func(f *pflag.Flag) {
@@ -157,7 +162,8 @@ func setFromYAML(flag *pflag.Flag, node *yaml.Node) error {
 // colonAtEnd matches a line whose value ends with a colon, which YAML takes for a key.
 var colonAtEnd = regexp.MustCompile(`(?m)^[a-z-]+:[ \t]+[^"'#\s]*:[ \t]*\r?$`)
 
-// readYAML reads the keys of the one document of a file, a mapping, with their values. A file that has none, or comments alone, has no keys.
+// readYAML reads the keys of the one document of a file, a mapping, with their values. A file that
+// has none, or comments alone, has no keys.
 func readYAML(text []byte) (keys map[string]yaml.Node, err error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
 	if err != nil {
@@ -186,9 +192,10 @@ func inYAML(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "yaml: construct errors: "))
 }
 
-// text returns the configuration in force as a YAML file that gives the same configuration, except that xxxxx stands in place of a
-// password in a URL. A comment at each value says where the value comes from. A flag that was not given, and whose default is empty or a 0
-// that stands for another value, is only a comment.
+// text returns the configuration in force as a YAML file that gives the same configuration, except
+// that xxxxx stands in place of a password in a URL. A comment at each value says where the value
+// comes from. A flag that was not given, and whose default is empty or a 0 that stands for another
+// value, is only a comment.
 func (c *config) text(cmd *cobra.Command) (string, error) {
 	var out strings.Builder
 	var failed error
@@ -229,7 +236,8 @@ func (c *config) text(cmd *cobra.Command) (string, error) {
 	return out.String(), failed
 }
 
-// defaultInUsage matches the part of a flag's help that has the default for which an empty value, or 0, stands.
+// defaultInUsage matches the part of a flag's help that has the default for which an empty value,
+// or 0, stands.
 var defaultInUsage = regexp.MustCompile(`\(default:? ([^;)]+)`)
 
 func many(f *pflag.Flag) bool {
@@ -237,7 +245,8 @@ func many(f *pflag.Flag) bool {
 	return is
 }
 
-// redacted returns value, with xxxxx in place of the password if value is a URL that has one, before the host or among the parameters.
+// redacted returns value, with xxxxx in place of the password if value is a URL that has one,
+// before the host or among the parameters.
 func redacted(value string) string {
 	u, err := url.Parse(value)
 	if err != nil {

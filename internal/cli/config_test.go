@@ -110,7 +110,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// The text that --print-config prints reads back as the same configuration, except for a value with a password.
+// The text that --print-config prints reads back as the same configuration, except for a value with
+// a password.
 func TestPrintedConfigReadsBack(t *testing.T) {
 	first := newConfigured()
 	err := first.apply(t, []string{"--tls-cert", "redis://me:secret@host/0", "--lasts", "90s"}, map[string]string{"PUNCTUAL_HOSTS": "a: b,c"}, "verbose: true")

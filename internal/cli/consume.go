@@ -136,7 +136,8 @@ func (f *consumeFlags) check(topics []string) error {
 	return err
 }
 
-// middleware returns what the flags ask for around the handler of the messages: the quiet hours of --quiet, or nothing.
+// middleware returns what the flags ask for around the handler of the messages: the quiet hours of
+// --quiet, or nothing.
 func (f *consumeFlags) middleware() ([]worker.Middleware, error) {
 	if f.quiet == "" {
 		return nil, nil
@@ -170,7 +171,8 @@ func (f *commandFlag) String() string { return string(*f) }
 // Type is the word for the value in a command's help.
 func (f *commandFlag) Type() string { return "command" }
 
-// timeoutOrNone returns the value for worker.Config.Timeout, where 0 means the default and a negative value no limit.
+// timeoutOrNone returns the value for worker.Config.Timeout, where 0 means the default and a
+// negative value no limit.
 func (f *consumeFlags) timeoutOrNone() time.Duration {
 	if f.timeout.d == nil {
 		return 0
@@ -181,11 +183,12 @@ func (f *consumeFlags) timeoutOrNone() time.Duration {
 	return *f.timeout.d
 }
 
-// drainLimit is how long a drain may last. It is so long that in effect only a second signal ends a drain early.
+// drainLimit is how long a drain may last. It is so long that in effect only a second signal ends a
+// drain early.
 const drainLimit = 365 * 24 * time.Hour
 
-// consume runs a worker until ctx ends, --count is reached, with --until-empty the topics are empty, or something fails, such as the
-// writing of a line. Then the worker drains.
+// consume runs a worker until ctx ends, --count is reached, with --until-empty the topics are
+// empty, or something fails, such as the writing of a line. Then the worker drains.
 func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f consumeFlags) error {
 	topics = withoutRepeats(topics)
 	c := newConsumer(a, topics, f)
@@ -246,8 +249,8 @@ func withoutRepeats(topics []string) []string {
 	return out
 }
 
-// logger returns the logger for what a worker or store reports on its own. Unless the command has set app.log, it writes warnings and
-// errors to standard error.
+// logger returns the logger for what a worker or store reports on its own. Unless the command has
+// set app.log, it writes warnings and errors to standard error.
 func (a *app) logger() *slog.Logger {
 	if a.log != nil {
 		return a.log
@@ -291,8 +294,8 @@ func (c *consumer) print(_ context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// stopAtWriteError starts no handler once the run has failed, for example because a line could not be written. It gives the message
-// back without using an attempt.
+// stopAtWriteError starts no handler once the run has failed, for example because a line could not
+// be written. It gives the message back without using an attempt.
 func (c *consumer) stopAtWriteError(next punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 		if c.failed() != nil {
@@ -302,8 +305,9 @@ func (c *consumer) stopAtWriteError(next punctual.Handler) punctual.Handler {
 	})
 }
 
-// count ends the run when the last of the deliveries that --count asks for begins. The worker gives back what it has claimed beyond that,
-// and a handler that would begin all the same gives its message back.
+// count ends the run when the last of the deliveries that --count asks for begins. The worker gives
+// back what it has claimed beyond that, and a handler that would begin all the same gives its
+// message back.
 func (c *consumer) count(next punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 		if c.flags.count > 0 && slices.Contains(c.topics, d.Topic) { // and not those of duties
@@ -338,7 +342,8 @@ func (c *consumer) failed() error {
 	return c.err
 }
 
-// emptyCheck is how often --until-empty counts the messages. A run may go on for about this long after its last message.
+// emptyCheck is how often --until-empty counts the messages. A run may go on for about this long
+// after its last message.
 const emptyCheck = 100 * time.Millisecond
 
 // endWhenEmpty calls end once the topics hold nothing that could still be delivered.

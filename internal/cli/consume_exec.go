@@ -20,7 +20,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The exit codes of CMD with a meaning of their own, as in sysexits.h. Any other code but 0 is a failed attempt.
+// The exit codes of CMD with a meaning of their own, as in sysexits.h. Any other code but 0 is a
+// failed attempt.
 const (
 	exitDiscard = 65 // EX_DATAERR: a retry cannot help
 	exitSnooze  = 75 // EX_TEMPFAIL: try again later
@@ -29,15 +30,16 @@ const (
 const (
 	// defaultSnooze is how long exitSnooze puts a message off.
 	defaultSnooze = 30 * time.Second
-	// keptStderr is how many bytes of the end of CMD's standard error become part of the failure's text. With the exit status in
-	// front, the text has at most limits.MaxErrorBytes.
+	// keptStderr is how many bytes of the end of CMD's standard error become part of the failure's
+	// text. With the exit status in front, the text has at most limits.MaxErrorBytes.
 	keptStderr = limits.MaxErrorBytes - 64
-	// pipeGrace is how long to wait, after CMD has ended, for a process that CMD left behind to close standard error, and with
-	// --then standard output.
+	// pipeGrace is how long to wait, after CMD has ended, for a process that CMD left behind to
+	// close standard error, and with --then standard output.
 	pipeGrace = 2 * time.Second
 )
 
-// execute runs CMD with the message, and turns the exit code of CMD into what a handler returns, such as a Snooze.
+// execute runs CMD with the message, and turns the exit code of CMD into what a handler returns,
+// such as a Snooze.
 func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	tail := &tail{max: keptStderr}
 	var printed printedMessages
@@ -60,8 +62,9 @@ func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	}
 }
 
-// succeeded returns what execute returns after CMD has ended with 0: nil, with which the message is acked, or with --then the messages that
-// CMD printed, to be stored with the ack. If these cannot be read, or the JSON line of --json cannot be printed, it returns an error.
+// succeeded returns what execute returns after CMD has ended with 0: nil, with which the message is
+// acked, or with --then the messages that CMD printed, to be stored with the ack. If these cannot
+// be read, or the JSON line of --json cannot be printed, it returns an error.
 func (c *consumer) succeeded(ctx context.Context, d *punctual.Delivery, printed *printedMessages) error {
 	then, err := printed.messages(d)
 	if err != nil {
@@ -75,8 +78,8 @@ func (c *consumer) succeeded(ctx context.Context, d *punctual.Delivery, printed 
 	return punctual.Follow(nil, then...)
 }
 
-// runCommand runs CMD to its end, on Unix in a process group of its own, so that a signal from the terminal does not reach CMD and
-// the whole group can be killed.
+// runCommand runs CMD to its end, on Unix in a process group of its own, so that a signal from the
+// terminal does not reach CMD and the whole group can be killed.
 func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.Writer, tail *tail) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
 	cmd.Stdin = bytes.NewReader(d.Body)
@@ -102,7 +105,8 @@ func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.
 	return err
 }
 
-// commandOut returns where CMD writes its standard output without --then: to this program's own, or in tests to what stands in for it.
+// commandOut returns where CMD writes its standard output without --then: to this program's own, or
+// in tests to what stands in for it.
 func (c *consumer) commandOut() io.Writer {
 	if f, ok := c.out.Stream().(*os.File); ok {
 		return f
@@ -110,8 +114,8 @@ func (c *consumer) commandOut() io.Writer {
 	return c.out
 }
 
-// exitStatus returns the exit code in err. exited is false if err has none, for example because CMD could not be started or was
-// killed by a signal.
+// exitStatus returns the exit code in err. exited is false if err has none, for example because CMD
+// could not be started or was killed by a signal.
 func exitStatus(err error) (code int, exited bool) {
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		return e.ExitCode(), e.Exited()
@@ -119,7 +123,8 @@ func exitStatus(err error) (code int, exited bool) {
 	return 0, false
 }
 
-// environment returns the environment variables that tell CMD about the message; the body is its standard input.
+// environment returns the environment variables that tell CMD about the message; the body is its
+// standard input.
 func environment(d *punctual.Delivery) []string {
 	env := []string{
 		"PUNCTUAL_ID=" + d.ID,
@@ -163,8 +168,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lineWriter writes to out whole lines, each in one Write together with those that came with it, so that the lines of commands that run
-// at the same time do not mix. A longer line than longestLine is written in parts. One goroutine at a time may use it.
+// lineWriter writes to out whole lines, each in one Write together with those that came with it, so
+// that the lines of commands that run at the same time do not mix. A longer line than longestLine
+// is written in parts. One goroutine at a time may use it.
 type lineWriter struct {
 	out  io.Writer
 	rest []byte // the beginning of a line
@@ -186,7 +192,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// end writes a last line that has no line break, and a line break behind it. An error is kept in out.
+// end writes a last line that has no line break, and a line break behind it. An error is kept in
+// out.
 func (w *lineWriter) end() {
 	if len(w.rest) > 0 {
 		_, _ = w.Write([]byte("\n"))
@@ -247,8 +254,8 @@ func (p *processes) kill() {
 	}
 }
 
-// maxPrinted bounds what CMD may print with --then. The longest JSON text of a byte of a body has six bytes, as in \u0000, and
-// each message may have 1 KiB around its body.
+// maxPrinted bounds what CMD may print with --then. The longest JSON text of a byte of a body has
+// six bytes, as in \u0000, and each message may have 1 KiB around its body.
 const maxPrinted = 6*limits.MaxThenBytes + limits.MaxThen<<10
 
 // printedMessages keeps what CMD prints with --then. One goroutine at a time may use it.
@@ -257,7 +264,8 @@ type printedMessages struct {
 	tooLong bool
 }
 
-// Write keeps text, up to maxPrinted bytes in all. It never fails, so that CMD goes on to its end and its exit code counts.
+// Write keeps text, up to maxPrinted bytes in all. It never fails, so that CMD goes on to its end
+// and its exit code counts.
 func (p *printedMessages) Write(text []byte) (int, error) {
 	if p.tooLong = p.tooLong || len(p.text)+len(text) > maxPrinted; !p.tooLong {
 		p.text = append(p.text, text...)
@@ -265,8 +273,8 @@ func (p *printedMessages) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// messages reads the lines as messages that follow d, and checks them as a store with the default limits does, so that what is wrong
-// with them is said before the message is settled.
+// messages reads the lines as messages that follow d, and checks them as a store with the default
+// limits does, so that what is wrong with them is said before the message is settled.
 func (p *printedMessages) messages(d *punctual.Delivery) ([]punctual.NewMessage, error) {
 	if p.tooLong {
 		return nil, fmt.Errorf("the command printed more than %d bytes: %w", maxPrinted, punctual.ErrTooLarge)
@@ -291,9 +299,10 @@ func (p *printedMessages) messages(d *punctual.Delivery) ([]punctual.NewMessage,
 	return ms, nil
 }
 
-// settled is the OnSettle of the worker's Observer. For a message that was acked with follow-ups it prints which follow-ups these are.
-// With --json it prints nothing, because standard output then has a line for each message. It prints nothing either of the messages of
-// duties, which the worker settles as well: a copy for a group is a follow-up, too.
+// settled is the OnSettle of the worker's Observer. For a message that was acked with follow-ups it
+// prints which follow-ups these are. With --json it prints nothing, because standard output then
+// has a line for each message. It prints nothing either of the messages of duties, which the worker
+// settles as well: a copy for a group is a follow-up, too.
 func (c *consumer) settled(_ context.Context, s punctual.Settlement, _ time.Duration, err error) {
 	if err != nil || len(s.Then) == 0 || c.json || !slices.Contains(c.topics, s.Topic) {
 		return

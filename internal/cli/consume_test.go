@@ -246,7 +246,8 @@ func TestExecEndsTheProcessGroup(t *testing.T) {
 	waitUntil(t, "the command's child has ended", func() bool { return !running(strings.TrimSpace(string(pid))) })
 }
 
-// running tells whether a process runs. A process that has ended, but was not waited for, does not run. Without /proc none does.
+// running tells whether a process runs. A process that has ended, but was not waited for, does not
+// run. Without /proc none does.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -297,7 +298,8 @@ func TestKilledProcessesStartNoMore(t *testing.T) {
 	}
 }
 
-// A retry moves the due time, while the first due time stays, from which the lateness in all is counted.
+// A retry moves the due time, while the first due time stays, from which the lateness in all is
+// counted.
 func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--backoff", "2m").ok()
@@ -308,7 +310,8 @@ func TestConsumeTellsTheLatenessInAll(t *testing.T) {
 	r.run("consume", "t", "--count", "1").ok().contains(`"due":"2026-11-20T10:02:00.000Z","first_due":"2026-11-20T10:00:00.000Z"`, `"late_ms":5,"total_late_ms":120005`, `"attempt":2`)
 }
 
-// If the topic keeps finished records, get shows of a finished message how it ended and when, and if it was delivered, how late.
+// If the topic keeps finished records, get shows of a finished message how it ended and when, and
+// if it was delivered, how late.
 func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r := newRig(t)
 	r.run("topic", "set", "t", "--finished-retention", "30d").ok()
@@ -328,7 +331,8 @@ func TestGetTellsOfFinishedMessages(t *testing.T) {
 	r.run("topic", "show", "t").ok().contains("finished retention", "30d")
 }
 
-// A message that falls due in quiet hours is put off to their end, or up to five minutes more, and no attempt is used.
+// A message that falls due in quiet hours is put off to their end, or up to five minutes more, and
+// no attempt is used.
 func TestConsumeQuiet(t *testing.T) {
 	r := newRig(t)
 	r.clock.Set(time.Date(2026, 11, 20, 22, 30, 0, 0, time.UTC)) // half past eleven in Berlin
@@ -343,8 +347,8 @@ func TestConsumeQuiet(t *testing.T) {
 	r.run(quiet...).ok().contains(`"id":"a"`)
 }
 
-// The lines that commands print on standard error at the same time stay whole, also one that is written in parts and one without a line
-// break behind it.
+// The lines that commands print on standard error at the same time stay whole, also one that is
+// written in parts and one without a line break behind it.
 func TestExecKeepsLinesWhole(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()

@@ -34,7 +34,8 @@ func TestThenWithoutOutputAcks(t *testing.T) {
 	r.run("get", "A-17", "--topic", "orders").exits(exitUnwished)
 }
 
-// Whenever a follow-up cannot be stored, or CMD does not succeed, the message is not acked and no follow-up is stored.
+// Whenever a follow-up cannot be stored, or CMD does not succeed, the message is not acked and no
+// follow-up is stored.
 func TestThenStoresAllOrNothing(t *testing.T) {
 	const good = `echo '{"topic":"next","id":"good","body":""}'; `
 	for _, c := range []struct {

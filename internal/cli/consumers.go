@@ -57,8 +57,8 @@ func (a *app) showConsumers(topic string, all storekit.Consumers) error {
 	return show.all(rows, "consumers seen since "+stamp(all.Since))
 }
 
-// consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of those who are not told
-// apart.
+// consumerJSON is what consumers prints for one who works on a topic. Others is true for the sum of
+// those who are not told apart.
 type consumerJSON struct {
 	Topic  string `json:"topic"`
 	Others bool   `json:"others,omitzero"`

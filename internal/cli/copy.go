@@ -98,7 +98,8 @@ func (f *copyFlags) check(a *app, args []string) error {
 	return nil
 }
 
-// copyStores opens FROM. Without --yes it only shows what there is to copy; with --yes it opens TO as well, and copies.
+// copyStores opens FROM. Without --yes it only shows what there is to copy; with --yes it opens TO
+// as well, and copies.
 func (a *app) copyStores(ctx context.Context, from, to string, f copyFlags) error {
 	return a.withNamed(ctx, from, mustExist, func(source punctual.Store) error {
 		look, err := punctual.As[punctual.Inspector](source)
@@ -143,8 +144,8 @@ type copier struct {
 // copiedTopic is a topic and what became of it.
 type copiedTopic struct {
 	stats punctual.TopicStats // of FROM, before the copying
-	// emit is Settings.Emit of FROM where TO can have it. The topic gets it when all topics are copied: TO must not tell again of
-	// what FROM has told of, such as the push of each message.
+	// emit is Settings.Emit of FROM where TO can have it. The topic gets it when all topics are
+	// copied: TO must not tell again of what FROM has told of, such as the push of each message.
 	emit *punctual.Events
 	copyJSON
 }
@@ -196,8 +197,8 @@ func (c *copier) mayCopy() error {
 	return nil
 }
 
-// isPaused tells whether pushes to a topic and deliveries from it are paused. Pushes to a companion cannot be paused, so for a companion
-// paused deliveries are enough.
+// isPaused tells whether pushes to a topic and deliveries from it are paused. Pushes to a companion
+// cannot be paused, so for a companion paused deliveries are enough.
 func isPaused(topic string, s punctual.Settings) bool {
 	return s.DeliveryPaused && (s.PushPaused || isCompanion(topic))
 }
@@ -207,8 +208,8 @@ func isCompanion(topic string) bool {
 	return name != ""
 }
 
-// atRest pauses the topics of FROM that are not paused yet, so that none of their messages is delivered while they are copied. It returns
-// an error if somebody still holds a lease.
+// atRest pauses the topics of FROM that are not paused yet, so that none of their messages is
+// delivered while they are copied. It returns an error if somebody still holds a lease.
 func (c *copier) atRest(ctx context.Context) error {
 	paused := true
 	for _, t := range c.topics {
@@ -260,7 +261,8 @@ func (c *copier) copyAll(ctx context.Context) error {
 		if err := c.settings(ctx, t); err != nil {
 			return fmt.Errorf("topic %s: settings: %w", t.Topic, err)
 		}
-		// A message that falls due while the scheduled ones are listed is found among the ready ones.
+		// A message that falls due while the scheduled ones are listed is found among the ready
+		// ones.
 		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady} {
 			if err := c.pages(ctx, t.Topic, state, func(ms []punctual.Info) error { return c.copyPage(ctx, t, ms) }); err != nil {
 				return fmt.Errorf("topic %s: %w", t.Topic, err)
@@ -287,8 +289,8 @@ func (c *copier) copyAll(ctx context.Context) error {
 	return nil
 }
 
-// settings gives the topic in TO the settings of that in FROM, except for the pauses and for what TO cannot have. The topic tells
-// of no events until all topics are copied.
+// settings gives the topic in TO the settings of that in FROM, except for the pauses and for what
+// TO cannot have. The topic tells of no events until all topics are copied.
 func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 	s := t.stats.Settings
 	var p punctual.SettingsPatch
@@ -343,7 +345,8 @@ func (c *copier) targetEmits(ctx context.Context) bool {
 	return err == nil && can.Emit
 }
 
-// copyBatch is how many messages are read and pushed at a time: their bodies are in memory meanwhile.
+// copyBatch is how many messages are read and pushed at a time: their bodies are in memory
+// meanwhile.
 const copyBatch = 200
 
 func (c *copier) pages(ctx context.Context, topic string, state punctual.State, each func([]punctual.Info) error) error {
@@ -396,7 +399,8 @@ func (c *copier) count(n int) {
 	c.bar.Set(c.done)
 }
 
-// copyOf returns a message to push that is like the stored message m. It has the attempts that m has left, at least one.
+// copyOf returns a message to push that is like the stored message m. It has the attempts that m
+// has left, at least one.
 func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 	n := punctual.NewMessage{
 		Topic: m.Topic, ID: m.ID, Body: m.Body, Headers: m.Headers, Due: m.Due, MaxAttempts: m.MaxAttempts, DropExpired: m.DropExpired,
@@ -419,9 +423,11 @@ func copyOf(m *punctual.Info, topicMax int) punctual.NewMessage {
 // eventID is what the ID of an event looks like (storekit.EventID).
 var eventID = regexp.MustCompile(`^[^~]+~[0-9a-f]{16}$`)
 
-// copiedID returns the ID that the copy of m has in TO: that of m, except for an event. The ID of an event is a number that is
-// unique in one store alone, so in TO another event may have it, or get it later and replace the copy. The new ID has a hash of the
-// body, so that copies of two stores do not meet, and begins with the number, which keeps events of one millisecond in their order.
+// copiedID returns the ID that the copy of m has in TO: that of m, except for an event. The ID of
+// an event is a number that is unique in one store alone, so in TO another event may have it, or
+// get it later and replace the copy. The new ID has a hash of the body, so that copies of two
+// stores do not meet, and begins with the number, which keeps events of one millisecond in their
+// order.
 func copiedID(m *punctual.Info) string {
 	if !strings.HasSuffix(m.Topic, storekit.EventSuffix) || !eventID.MatchString(m.ID) {
 		return m.ID
@@ -433,7 +439,8 @@ func copiedID(m *punctual.Info) string {
 	return fmt.Sprintf("copied-%s-%x", m.ID, sum[:8])
 }
 
-// show prints what was found or copied. After a copy it returns an error if a topic has fewer messages in TO than in FROM.
+// show prints what was found or copied. After a copy it returns an error if a topic has fewer
+// messages in TO than in FROM.
 func (c *copier) show(dryRun bool) error {
 	short := 0
 	for _, t := range c.topics {

@@ -15,7 +15,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// onDisk runs a command line with the kinds of stores that users have, and with input on standard input.
+// onDisk runs a command line with the kinds of stores that users have, and with input on standard
+// input.
 func onDisk(t *testing.T, input string, args ...string) result {
 	t.Helper()
 	var out, errs buffer
@@ -23,8 +24,8 @@ func onDisk(t *testing.T, input string, args ...string) result {
 	return result{t, args, code, out.String(), errs.String()}
 }
 
-// house makes a store with the topic jobs, which has a dead message, one that failed once, a scheduled one that is due at base, and a
-// ready one.
+// house makes a store with the topic jobs, which has a dead message, one that failed once, a
+// scheduled one that is due at base, and a ready one.
 func house(t *testing.T, dir string) (base time.Time) {
 	t.Helper()
 	s, err := diskstore.Open(dir, nil)
@@ -69,7 +70,8 @@ func house(t *testing.T, dir string) (base time.Time) {
 	return base
 }
 
-// A copy by way of Redis has the messages and settings of the original. It can be made again, and then changes nothing.
+// A copy by way of Redis has the messages and settings of the original. It can be made again, and
+// then changes nothing.
 func TestCopy(t *testing.T) {
 	server := redisrig.Start(t)
 	dir, back := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "back")
@@ -119,7 +121,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// An error behind the first change of TO is not definite: the settings of a topic were copied, and the next topic takes no pushes.
+// An error behind the first change of TO is not definite: the settings of a topic were copied, and
+// the next topic takes no pushes.
 func TestCopyThatIsCutShortIsNotDefinite(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	for _, topic := range []string{"a", "b"} {
@@ -140,8 +143,9 @@ func TestCopyOfCompanions(t *testing.T) {
 	onDisk(t, "", "copy", from, to, "--yes").ok() // again, without --pause
 }
 
-// A copy carries each event that nobody has read to TO once, though TO has events of its own with the same numbers, tells of nothing
-// that FROM has told of, and made again it changes nothing. Afterwards TO tells of events, and none takes the place of a copied one.
+// A copy carries each event that nobody has read to TO once, though TO has events of its own with
+// the same numbers, tells of nothing that FROM has told of, and made again it changes nothing.
+// Afterwards TO tells of events, and none takes the place of a copied one.
 func TestCopyOfEvents(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	counted := func(store string, f func(s *diskstore.Store)) (events map[string]int, ids map[string]bool) {
@@ -224,7 +228,8 @@ func TestCopyOfEvents(t *testing.T) {
 	}
 }
 
-// A message that has used up its attempts and was not claimed since, so that it is not dead yet, has one attempt in TO.
+// A message that has used up its attempts and was not claimed since, so that it is not dead yet,
+// has one attempt in TO.
 func TestCopyOfUsedUpAttempts(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	s, err := diskstore.Open(from, nil)

@@ -51,7 +51,8 @@ func namedAlike(cmd *cobra.Command, name string) (all []*cobra.Command) {
 	return all
 }
 
-// dayFlags are --on, which names a day, and --utc, which says that it is a day of UTC and not of the local time zone.
+// dayFlags are --on, which names a day, and --utc, which says that it is a day of UTC and not of
+// the local time zone.
 type dayFlags struct {
 	on  string
 	utc bool
@@ -64,7 +65,8 @@ func (f *dayFlags) register(cmd *cobra.Command, others ...string) {
 	cmd.Flags().BoolVar(&f.utc, "utc", false, "the day of "+names+" is one of UTC")
 }
 
-// bounds returns the first instant of the day of --on and that of the next day, and zero times if --on is not given.
+// bounds returns the first instant of the day of --on and that of the next day, and zero times if
+// --on is not given.
 func (f *dayFlags) bounds(local *time.Location) (from, to time.Time, err error) {
 	if f.on == "" {
 		return from, to, nil
@@ -127,8 +129,8 @@ func parseReason(word string) (punctual.DeathReason, error) {
 	return punctual.DeathReason(strings.ReplaceAll(word, "-", " ")), nil
 }
 
-// deadParts returns the parts of a listing of dead messages with the bounds and the reason of p: that of p.topic, or, if that is empty,
-// those of all topics but the audit log.
+// deadParts returns the parts of a listing of dead messages with the bounds and the reason of p:
+// that of p.topic, or, if that is empty, those of all topics but the audit log.
 func deadParts(ctx context.Context, i punctual.Inspector, p part) ([]part, error) {
 	topic := p.topic
 	var args []string
@@ -274,8 +276,8 @@ func (f *requeueFlags) checkArgs(args []string) error {
 	return nil
 }
 
-// topicAndIDs divides args into a topic and IDs. The topic is the one given by --topic, or else the first of several arguments if a topic
-// has that name. It is empty when none is named.
+// topicAndIDs divides args into a topic and IDs. The topic is the one given by --topic, or else the
+// first of several arguments if a topic has that name. It is empty when none is named.
 func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args []string) (topic string, ids []string, err error) {
 	topic, ids = given, args
 	if topic == "" && len(args) > 1 {
@@ -290,7 +292,8 @@ func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args [
 	return topic, ids, nil
 }
 
-// requeueAll requeues the dead messages of a topic, or of every topic but the audit log, each by a bulk.
+// requeueAll requeues the dead messages of a topic, or of every topic but the audit log, each by a
+// bulk.
 func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, args []string, f *requeueFlags) error {
 	b := bulk.Job{Do: bulk.Requeue}
 	w, given, err := f.when.when()

@@ -202,7 +202,8 @@ func TestDeadDeleteBesideARequeue(t *testing.T) {
 	}
 }
 
-// 'dead delete' deletes single dead messages, and refuses to delete one that is still to be delivered.
+// 'dead delete' deletes single dead messages, and refuses to delete one that is still to be
+// delivered.
 func TestDeadDelete(t *testing.T) {
 	r := withDead(t)
 	r.run("push", "t", "x", "--id", "live", "--in", "1h").ok()

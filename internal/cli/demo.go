@@ -58,7 +58,8 @@ func (a *app) leaveDemo(dir string, keep bool) error {
 	return nil
 }
 
-// playDemo plays the story on the store that open opens, prints what came of it, and fails if a promise was broken.
+// playDemo plays the story on the store that open opens, prints what came of it, and fails if a
+// promise was broken.
 func (a *app) playDemo(ctx context.Context, open func() (punctual.Store, error)) error {
 	live := a.out.Output
 	if a.json {

@@ -150,7 +150,8 @@ func anchorOf(c *cobra.Command) string {
 	return strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "punctual "), " ", "-")
 }
 
-// flagRow is the row of a flag: its name and value, what it means, and its default where there is one.
+// flagRow is the row of a flag: its name and value, what it means, and its default where there is
+// one.
 func flagRow(f *pflag.Flag) string {
 	value, usage := pflag.UnquoteUsage(f)
 	name := "--" + f.Name
@@ -192,7 +193,8 @@ func leaves(c *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// Each example of JSON in the pages, unless {…} abridges it, is what one of the shapes prints, and each shape has an example.
+// Each example of JSON in the pages, unless {…} abridges it, is what one of the shapes prints, and
+// each shape has an example.
 func TestDocsHaveTheShapes(t *testing.T) {
 	docs := readDocs(t)
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
@@ -225,7 +227,8 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	}
 }
 
-// sameNames tells whether v, which was read from text, prints the same JSON: no member more and none less.
+// sameNames tells whether v, which was read from text, prints the same JSON: no member more and
+// none less.
 func sameNames(t *testing.T, text string, v any) bool {
 	t.Helper()
 	printed, err := jsonLine(v)

@@ -53,7 +53,8 @@ Doctor changes nothing, except that it makes and removes one small file on a dis
 	}
 }
 
-// examineSchedules returns the findings about the schedules of the store that open opens, none if there is no store yet.
+// examineSchedules returns the findings about the schedules of the store that open opens, none if
+// there is no store yet.
 func examineSchedules(ctx context.Context, open func(context.Context, place) (punctual.Store, error), p place) (found []storekit.Finding, err error) {
 	s, err := open(ctx, p)
 	var f *failure
@@ -220,7 +221,8 @@ keeps what is left of that delay, and so do leases.`,
 	return cmd
 }
 
-// setStopped sets the clock of a store in a directory, unless a process has the store open. It does nothing with another store.
+// setStopped sets the clock of a store in a directory, unless a process has the store open. It does
+// nothing with another store.
 func (a *app) setStopped() error {
 	s, p, err := a.place(a.storeName())
 	if err != nil || s.name != "disk" {
@@ -284,7 +286,8 @@ changes nothing.`,
 	}
 }
 
-// migration calls do for the store that is named, which must be one in PostgreSQL, and shows which version its tables have.
+// migration calls do for the store that is named, which must be one in PostgreSQL, and shows which
+// version its tables have.
 func (a *app) migration(ctx context.Context, do func(context.Context, string, *pgstore.Options) error) error {
 	url := a.storeName()
 	if kind, _, _ := strings.Cut(url, ":"); kind != "postgres" && kind != "postgresql" {

@@ -125,8 +125,8 @@ func movedSchedule(t *testing.T, store string) {
 	runOn(t, store, "schedule", "show", "reports", "daily").contains("its message was moved from", "put it again")
 }
 
-// Of a directory that a process shares, doctor asks that process for the schedules. It opens no directory by itself, and the socket
-// that a killed process has left does it no harm.
+// Of a directory that a process shares, doctor asks that process for the schedules. It opens no
+// directory by itself, and the socket that a killed process has left does it no harm.
 func TestDoctorOnASharedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	movedSchedule(t, "disk:"+dir)
@@ -150,8 +150,8 @@ func TestDoctorOnASharedDirectory(t *testing.T) {
 	runOn(t, "disk:"+dir, "doctor").exits(exitOK)
 }
 
-// When an examination fails halfway, the findings until then are shown. Text of a server in a finding can neither steer the terminal nor
-// look like a finding of its own.
+// When an examination fails halfway, the findings until then are shown. Text of a server in a
+// finding can neither steer the terminal nor look like a finding of its own.
 func TestDoctorShowsWhatItHas(t *testing.T) {
 	var out, errs buffer
 	a := newApp(Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }})

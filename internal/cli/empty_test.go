@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// runnable calls f with each command below cmd that does something, except help and the like, and with arguments that the command takes.
+// runnable calls f with each command below cmd that does something, except help and the like, and
+// with arguments that the command takes.
 func runnable(cmd *cobra.Command, f func(words, args []string, cmd *cobra.Command)) {
 	for _, c := range cmd.Commands() {
 		runnable(c, f)
@@ -39,7 +40,8 @@ func required(cmd *cobra.Command, but string) (out []string) {
 	return out
 }
 
-// A flag with an empty value, as a shell passes it for a variable that is not set, is wrong usage. This holds for every flag but --after.
+// A flag with an empty value, as a shell passes it for a variable that is not set, is wrong usage.
+// This holds for every flag but --after.
 func TestEmptyFlags(t *testing.T) {
 	tried := 0
 	runnable(newRoot(newRig(t).app(nil, nil)), func(words, args []string, cmd *cobra.Command) {
@@ -81,8 +83,8 @@ func TestEmptyArguments(t *testing.T) {
 	}
 }
 
-// An empty value in a configuration is refused, unless the command line or the environment gives another one, because such a file is often
-// made from a template, whose variables may be unset.
+// An empty value in a configuration is refused, unless the command line or the environment gives
+// another one, because such a file is often made from a template, whose variables may be unset.
 func TestEmptyKeys(t *testing.T) {
 	for _, text := range []string{"tls-cert: ''\n", "hosts: ['']\n", "hosts: ''\n"} {
 		if err := newConfigured().apply(t, nil, nil, text); err == nil || !strings.Contains(err.Error(), "if one is empty, leave the key out") || !strings.Contains(err.Error(), ":1: ") {

@@ -20,8 +20,8 @@ const (
 	exitError    = 1
 	exitUsage    = 2
 	exitUnwished = 3
-	// exitSignal plus the number of a signal is the exit code after a second SIGINT or SIGTERM, and, with the number of
-	// SIGPIPE, when whoever read standard output has gone.
+	// exitSignal plus the number of a signal is the exit code after a second SIGINT or SIGTERM,
+	// and, with the number of SIGPIPE, when whoever read standard output has gone.
 	exitSignal = 128
 )
 
@@ -43,8 +43,9 @@ func exitCodes() []exitCode {
 	}
 }
 
-// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of storekit.ErrorKinds, the command line's own,
-// and "canceled", "deadline" and "internal" of storekit.ErrorCode.
+// errorCode is one row of the table of the codes in {"error":{"code":…}}: those of
+// storekit.ErrorKinds, the command line's own, and "canceled", "deadline" and "internal" of
+// storekit.ErrorCode.
 type errorCode struct {
 	code string
 	exit int
@@ -100,13 +101,14 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.cause }
 
-// usagef returns an error of usage: what the user gave is wrong, by flags, input, the environment or a file. The error says that nothing
-// was changed (definite).
+// usagef returns an error of usage: what the user gave is wrong, by flags, input, the environment
+// or a file. The error says that nothing was changed (definite).
 func usagef(format string, args ...any) error {
 	return &failure{code: codeUsage, exit: exitUsage, definite: true, text: fmt.Sprintf(format, args...)}
 }
 
-// asUsage returns err, which came from reading the command line of a command, as an error of usage. A failure stays as it is.
+// asUsage returns err, which came from reading the command line of a command, as an error of usage.
+// A failure stays as it is.
 func asUsage(err error, command string) error {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return err
@@ -115,7 +117,8 @@ func asUsage(err error, command string) error {
 	return usagef("%s: see '%s --help'", text, command)
 }
 
-// unwishedf returns the failure of an outcome that was not the wished one. code is the error code of that outcome.
+// unwishedf returns the failure of an outcome that was not the wished one. code is the error code
+// of that outcome.
 func unwishedf(code, format string, args ...any) error {
 	return &failure{code: code, exit: exitUnwished, definite: true, text: fmt.Sprintf(format, args...)}
 }
@@ -130,8 +133,9 @@ type cutShort struct {
 func (e *cutShort) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.note) }
 func (e *cutShort) Unwrap() error { return e.err }
 
-// soFar returns err with a note of how far the command had come. If the command had changed something by then, the error returned is not
-// definite, and its exit code is not exitUsage, which says that nothing was changed.
+// soFar returns err with a note of how far the command had come. If the command had changed
+// something by then, the error returned is not definite, and its exit code is not exitUsage, which
+// says that nothing was changed.
 func soFar(err error, changed bool, format string, args ...any) error {
 	return &cutShort{err, changed, fmt.Sprintf(format, args...)}
 }
@@ -157,8 +161,8 @@ type errorBody struct {
 	Definite bool   `json:"definite"`
 }
 
-// report prints err on standard error, as a line or with --json as an object, and returns the exit code. It prints nothing if err
-// only says that whoever read standard output has gone.
+// report prints err on standard error, as a line or with --json as an object, and returns the exit
+// code. It prints nothing if err only says that whoever read standard output has gone.
 func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
@@ -176,8 +180,8 @@ func (a *app) report(err error) int {
 	return f.exit
 }
 
-// onlyBrokenPipe tells whether nothing went wrong but that whoever read standard output has gone, as head does when it has
-// seen enough.
+// onlyBrokenPipe tells whether nothing went wrong but that whoever read standard output has gone,
+// as head does when it has seen enough.
 func onlyBrokenPipe(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyBrokenPipe(e) })
@@ -205,8 +209,8 @@ func describe(err error) failure {
 	return f
 }
 
-// describeKind describes an error as if nothing had been changed before it. A failure has its own code, exit code and text; to the text of
-// any other error the remedy is added.
+// describeKind describes an error as if nothing had been changed before it. A failure has its own
+// code, exit code and text; to the text of any other error the remedy is added.
 func describeKind(err error) failure {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return failure{code: f.code, exit: f.exit, definite: f.definite, text: inOneLine(err)}
@@ -222,12 +226,14 @@ func describeKind(err error) failure {
 	return failure{code: code, exit: exitOf(code), definite: punctual.Definite(err), text: text}
 }
 
-// inOneLine is the text of err in one line. Joined errors have a line each in their text, so semicolons take the place of line breaks.
+// inOneLine is the text of err in one line. Joined errors have a line each in their text, so
+// semicolons take the place of line breaks.
 func inOneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// remedy says in the words of the command line what to do about an error with this code, and "" where there is nothing to add.
+// remedy says in the words of the command line what to do about an error with this code, and ""
+// where there is nothing to add.
 func remedy(code string) string {
 	switch code {
 	case "duplicate":

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// typed returns v, which was parsed from the command line or from a line of input, and makes the parser's error one of usage.
+// typed returns v, which was parsed from the command line or from a line of input, and makes the
+// parser's error one of usage.
 func typed[T any](v T, err error) (T, error) {
 	if err != nil {
 		return v, usagef("%s", strings.TrimSuffix(err.Error(), ": "+punctual.ErrInvalid.Error()))
@@ -90,8 +91,9 @@ func (a *app) readTime(s string) (time.Time, error) {
 	return readOnWall(s, a.now().In(a.localZone()), onDay)
 }
 
-// readTimeIn reads what --at takes beside --zone: a time on the wall of that zone. Where the clocks of the zone skip the time or show
-// it twice, it is the first instant at which they show it or a later one (cron.FirstInstant).
+// readTimeIn reads what --at takes beside --zone: a time on the wall of that zone. Where the clocks
+// of the zone skip the time or show it twice, it is the first instant at which they show it or a
+// later one (cron.FirstInstant).
 func (a *app) readTimeIn(s, zone string) (time.Time, error) {
 	loc, err := cron.LoadZone(zone)
 	if err != nil {
@@ -111,7 +113,8 @@ func hasOffset(s string) bool {
 	return dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
 }
 
-// readOnWall reads a time as clocks on the wall show it in the zone of now. instant returns the instant of a day and a time of day.
+// readOnWall reads a time as clocks on the wall show it in the zone of now. instant returns the
+// instant of a day and a time of day.
 func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (time.Time, error)) (time.Time, error) {
 	words := strings.Fields(strings.ToLower(dateAndTime.ReplaceAllString(s, "$1 $2")))
 	if n := len(words); n > 1 && (words[n-1] == "am" || words[n-1] == "pm") { // 9 am
@@ -152,7 +155,8 @@ func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (tim
 	return time.Time{}, usagef("time %q is not understood: write it like %s", s, timeForms)
 }
 
-// dateAndTime matches the start of a time in RFC 3339's form. Without an offset from UTC it is a time on the wall.
+// dateAndTime matches the start of a time in RFC 3339's form. Without an offset from UTC it is a
+// time on the wall.
 var dateAndTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)T(\d)`)
 
 var weekdays = map[string]time.Weekday{
@@ -192,8 +196,8 @@ func timeOfDay(s string) (clock time.Time, ok bool) {
 // errSkipped is the cause of an error about a time that clocks on the wall never show.
 var errSkipped = errors.New("clocks are set forward over it")
 
-// onDay is the first instant at which a clock on the wall shows the time on that day. A time that is
-// left out because clocks are set forward is refused.
+// onDay is the first instant at which a clock on the wall shows the time on that day. A time that
+// is left out because clocks are set forward is refused.
 func onDay(day, clock time.Time) (time.Time, error) {
 	hour, minute, second := clock.Clock()
 	t := time.Date(day.Year(), day.Month(), day.Day(), hour, minute, second, 0, day.Location())

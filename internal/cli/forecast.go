@@ -70,8 +70,8 @@ or with --utc of UTC; a day may have 23 or 25 hours.`,
 	return cmd
 }
 
-// mostSteps is how many steps a forecast can have. A store counts in steps of one length, 10000 at most, so days that differ in length
-// are counted in hours or half hours.
+// mostSteps is how many steps a forecast can have. A store counts in steps of one length, 10000 at
+// most, so days that differ in length are counted in hours or half hours.
 const mostSteps = 200
 
 // forecast counts what falls due in each step from the one under way on.
@@ -105,7 +105,8 @@ func (a *app) forecast(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	return nil
 }
 
-// withoutAudit takes the entries of the audit log, which nobody delivers, out of a forecast of all topics.
+// withoutAudit takes the entries of the audit log, which nobody delivers, out of a forecast of all
+// topics.
 func withoutAudit(ctx context.Context, i punctual.Inspector, f *overview.Ahead, q overview.AheadQuery, now time.Time) error {
 	switch _, err := i.Stats(ctx, q.Topic); {
 	case errors.Is(err, punctual.ErrNotFound), errors.Is(err, punctual.ErrForbidden):
@@ -139,7 +140,8 @@ type bucketJSON struct {
 	Count int64     `json:"count"`
 }
 
-// drawForecast prints a line for what is overdue, for each step, and for what lies beyond. Each line has a bar in proportion to its count.
+// drawForecast prints a line for what is overdue, for each step, and for what lies beyond. Each
+// line has a bar in proportion to its count.
 func (a *app) drawForecast(f forecastJSON, step forecastStep, zone *time.Location) {
 	most := max(f.Overdue, f.Beyond)
 	for _, b := range f.Buckets {

@@ -92,8 +92,8 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, 
 // finishedRecords reads the records of finished messages that a store keeps, if it keeps any.
 type finishedRecords struct{ store punctual.Store }
 
-// of returns the finished records of an ID: the one in the topic of p, or those in all topics if p has no topic. It returns none if the
-// store keeps no records.
+// of returns the finished records of an ID: the one in the topic of p, or those in all topics if p
+// has no topic. It returns none if the store keeps no records.
 func (k finishedRecords) of(ctx context.Context, i punctual.Inspector, p found) (records []punctual.Finished, err error) {
 	keeper, err := punctual.As[punctual.FinishedKeeper](k.store)
 	if err != nil {

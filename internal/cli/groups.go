@@ -16,7 +16,8 @@ import (
 // allGroups, in place of the name of a group, stands for the topic itself and all its groups.
 const allGroups = "all"
 
-// checkGroupFlag refuses --group beside a topic that is a companion, and a name that a group cannot have.
+// checkGroupFlag refuses --group beside a topic that is a companion, and a name that a group cannot
+// have.
 func checkGroupFlag(topics []string, group string) error {
 	for _, topic := range topics {
 		if strings.Contains(topic, "@") {
@@ -30,7 +31,8 @@ func checkGroupFlag(topics []string, group string) error {
 	return nil
 }
 
-// checkGroup refuses to consume a topic whose messages are for its groups, and a group that the topic does not have.
+// checkGroup refuses to consume a topic whose messages are for its groups, and a group that the
+// topic does not have.
 func (f *consumeFlags) checkGroup(ctx context.Context, s punctual.Store, topics []string) error {
 	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
@@ -75,8 +77,8 @@ func withParents(topics []string) []string {
 	return withoutRepeats(all)
 }
 
-// groupTopics returns the topic, and behind it the topics of all groups that it has. If the store can name its topics, those of groups
-// that the topic had before are among them.
+// groupTopics returns the topic, and behind it the topics of all groups that it has. If the store
+// can name its topics, those of groups that the topic had before are among them.
 func groupTopics(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string) ([]string, error) {
 	set, err := i.Settings(ctx, topic)
 	if err != nil {

@@ -22,7 +22,8 @@ func (r *rig) grouped() {
 	r.run("push", "orders", "hello", "--id", "A-17", "--in", "1h").ok()
 }
 
-// The process that consumes a group makes the copies of a due message, for this group and for each other group of the topic.
+// The process that consumes a group makes the copies of a due message, for this group and for each
+// other group of the topic.
 func TestConsumeAGroup(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -38,7 +39,8 @@ func TestConsumeAGroup(t *testing.T) {
 	r.run("consume", "orders", "--group", "mail", "--until-empty").ok().contains("A-17", "A-18")
 }
 
-// To consume a topic whose messages are for groups is refused without --group, and so is a name that is not one of its groups.
+// To consume a topic whose messages are for groups is refused without --group, and so is a name
+// that is not one of its groups.
 func TestConsumeRefusesTheTopicOfGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -49,8 +51,8 @@ func TestConsumeRefusesTheTopicOfGroups(t *testing.T) {
 	r.run("consume", "plain", "--group", "mail").exits(exitUsage, "but none")
 }
 
-// Before a message is due, one cancel is enough for all groups. Once there are copies, --group all cancels each of them that nobody works
-// on.
+// Before a message is due, one cancel is enough for all groups. Once there are copies, --group all
+// cancels each of them that nobody works on.
 func TestCancelInGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()
@@ -72,7 +74,8 @@ func TestCancelInGroups(t *testing.T) {
 	)
 	r.run("cancel", "A-18", "--group", "all").exits(exitUsage, "--topic")
 
-	// The message is due at another time than --if-due, and there is no copy: its outcome is "changed", not "not found".
+	// The message is due at another time than --if-due, and there is no copy: its outcome is
+	// "changed", not "not found".
 	r.run("push", "orders", "hello", "--id", "A-19", "--in", "1h").ok()
 	due := stamp(r.get("orders", "A-19").Due)
 	r.run("cancel", "A-19", "--topic", "orders", "--group", "all", "--if-due", "2026-12-24T00:00:00Z", "--json").
@@ -97,7 +100,8 @@ type nobodyReads struct{}
 
 func (nobodyReads) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// A run stores the messages of its topics' schedules with --schedules alone, also the run of a group, which makes the copies of the topic.
+// A run stores the messages of its topics' schedules with --schedules alone, also the run of a
+// group, which makes the copies of the topic.
 func TestConsumeStoresSchedulesWhenAsked(t *testing.T) {
 	for _, c := range []struct {
 		topic     string
@@ -151,7 +155,8 @@ func TestConsumeStoresSchedulesWhenAsked(t *testing.T) {
 	}
 }
 
-// 'stats --groups' counts the topic and its groups, and also a group that was removed from the topic and still has copies.
+// 'stats --groups' counts the topic and its groups, and also a group that was removed from the
+// topic and still has copies.
 func TestStatsOfGroups(t *testing.T) {
 	r := newRig(t)
 	r.grouped()

@@ -56,7 +56,8 @@ func TestIDsFromStandardInput(t *testing.T) {
 	dead.run("dead", "requeue", "t", "-", "a").exits(exitUsage, "stands alone")
 }
 
-// When the context ends, as at a signal, the batch under way is finished and its outcomes are printed. Then the run ends.
+// When the context ends, as at a signal, the batch under way is finished and its outcomes are
+// printed. Then the run ends.
 func TestIDsFromStandardInputFinishTheBatchUnderWay(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
@@ -70,8 +71,8 @@ func TestIDsFromStandardInputFinishTheBatchUnderWay(t *testing.T) {
 	r.run("get", "a").exits(exitUnwished)
 }
 
-// An error that comes when earlier messages were changed already is not definite, and its exit code is not that of wrong usage, which
-// says that nothing was changed.
+// An error that comes when earlier messages were changed already is not definite, and its exit code
+// is not that of wrong usage, which says that nothing was changed.
 func TestAnErrorBehindChangesIsNotDefinite(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
@@ -88,7 +89,8 @@ func TestAnErrorBehindChangesIsNotDefinite(t *testing.T) {
 	r.in = in
 	r.run("cancel", "-", "--json").exits(exitError, "not printable", "IDs done before that: 1").failsWith("invalid", false).contains("cancelled")
 
-	// The same within a batch: b is refused, and the outcomes of those around it are printed all the same.
+	// The same within a batch: b is refused, and the outcomes of those around it are printed all
+	// the same.
 	r = newRig(t)
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
 	r.run("push", "t", "x", "--id", "c", "--in", "1h").ok()
@@ -102,8 +104,8 @@ func TestAnErrorBehindChangesIsNotDefinite(t *testing.T) {
 	r.run("cancel", "a", "b", "c", "--json").exits(exitError, `ID \"b\"`, "by the test", "IDs done before that: 2").failsWith("no_space", false).
 		printsJSON(`{"id":"a","topic":"t","outcome":"cancelled"}`, `{"id":"c","topic":"t","outcome":"cancelled"}`)
 
-	// An outcome that is not the wished one is definite only if no ID had the wished outcome. A cancel that finds the message leased is
-	// definite, too, although the store notes it.
+	// An outcome that is not the wished one is definite only if no ID had the wished outcome. A
+	// cancel that finds the message leased is definite, too, although the store notes it.
 	r = newRig(t)
 	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
 	r.run("cancel", "none", "too", "--json").exits(exitUnwished).failsWith("not_found", true)

@@ -44,8 +44,8 @@ func TestIfDue(t *testing.T) {
 	}
 }
 
-// With --zone the time of --at is one on the clocks of that zone. A time that these clocks skip stands for the first instant after the
-// gap.
+// With --zone the time of --at is one on the clocks of that zone. A time that these clocks skip
+// stands for the first instant after the gap.
 func TestZone(t *testing.T) {
 	for at, want := range map[string]string{
 		"2026-11-21 09:00": "2026-11-21T08:00:00.000Z",

@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/internal/importer"
 )
 
-// fromVariable names the source as --from does. Other users of the machine can see the arguments of a process, but not its environment.
+// fromVariable names the source as --from does. Other users of the machine can see the arguments of
+// a process, but not its environment.
 const fromVariable = "PUNCTUAL_IMPORT_FROM"
 
 // redisFrom is the help of --from for a Redis.
@@ -51,7 +52,8 @@ docs/importing.md has the steps for each system, with both systems running side 
 	return cmd
 }
 
-// importFlags are the flags that all kinds have, and --map, which most have. The other flags of single kinds set fields of opt.
+// importFlags are the flags that all kinds have, and --map, which most have. The other flags of
+// single kinds set fields of opt.
 type importFlags struct {
 	from, rejects         string
 	yes, dryRun           bool
@@ -61,7 +63,8 @@ type importFlags struct {
 	opt                   importer.Options
 }
 
-// add adds the flags that all kinds have, and --map if mapped is the word for what has a name in the other system.
+// add adds the flags that all kinds have, and --map if mapped is the word for what has a name in
+// the other system.
 func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	from := redisFrom
 	if f.opt.Kind.InPostgres() {
@@ -117,8 +120,8 @@ func (f *importFlags) options(a *app, names []string) (importer.Options, error) 
 	return o, nil
 }
 
-// storeFingerprint returns a hash of the name of the store without user and password, which tells apart the stores that messages may be
-// imported into.
+// storeFingerprint returns a hash of the name of the store without user and password, which tells
+// apart the stores that messages may be imported into.
 func (a *app) storeFingerprint() string {
 	kind, where, _ := strings.Cut(a.storeName(), ":")
 	if kind == "disk" {
@@ -188,7 +191,8 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 	return a.endImport(report, rejects, f, err)
 }
 
-// newImporter connects with the server that the URL from names. Unless there is an error, the caller calls hangUp when it is done.
+// newImporter connects with the server that the URL from names. Unless there is an error, the
+// caller calls hangUp when it is done.
 func newImporter(ctx context.Context, from string, o importer.Options) (im *importer.Importer, hangUp func() error, err error) {
 	if o.Kind.InPostgres() {
 		conn, err := importer.DialPostgres(ctx, from)
@@ -207,7 +211,8 @@ func newImporter(ctx context.Context, from string, o importer.Options) (im *impo
 	return im, client.Close, closeIf(err, client.Close)
 }
 
-// closeIf returns nil if err is nil. Otherwise it calls hangUp, and returns err together with the error of hangUp.
+// closeIf returns nil if err is nil. Otherwise it calls hangUp, and returns err together with the
+// error of hangUp.
 func closeIf(err error, hangUp func() error) error {
 	if err == nil {
 		return nil
@@ -226,7 +231,8 @@ func (a *app) lookOrMove(ctx context.Context, im *importer.Importer, yes bool) (
 	return report, errors.Join(err, opened)
 }
 
-// endImport shows the report, also that of a run that failed, and returns the error with which the command ends.
+// endImport shows the report, also that of a run that failed, and returns the error with which the
+// command ends.
 func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, err error) error {
 	if r == nil || len(r.Sets) == 0 && err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 type importJSON struct {
 	Kind   string `json:"kind"`
 	DryRun bool   `json:"dry_run"`
-	// Unit is what the scores of a zset, or the numbers in a column, count. UnitGuessed tells that the unit was guessed.
+	// Unit is what the scores of a zset, or the numbers in a column, count. UnitGuessed tells that
+	// the unit was guessed.
 	Unit        string           `json:"unit,omitempty"`
 	UnitGuessed bool             `json:"unit_guessed,omitzero"`
 	Sets        []importSetJSON  `json:"sets"`
@@ -28,7 +29,8 @@ type importJSON struct {
 	Unfinished  int64            `json:"unfinished"`           // messages still in staging, with which the next run goes on
 }
 
-// importSetJSON is one sorted set or table, or one part of it. Survey is there in a dry run, Moved otherwise.
+// importSetJSON is one sorted set or table, or one part of it. Survey is there in a dry run, Moved
+// otherwise.
 type importSetJSON struct {
 	Name     string           `json:"name"`
 	Part     string           `json:"part,omitempty"`
@@ -189,7 +191,8 @@ func topicsOf(s *importer.SetReport) string {
 	return term.OneLine(strings.Join(slices.Sorted(maps.Keys(s.Topics)), ", "), 40)
 }
 
-// rejected is "0", or the number of rejects and how many of them each reason has: "5: 2 body, 3 score".
+// rejected is "0", or the number of rejects and how many of them each reason has: "5: 2 body, 3
+// score".
 func rejected(s *importer.SetReport) string {
 	var total int64
 	var parts []string
@@ -203,7 +206,8 @@ func rejected(s *importer.SetReport) string {
 	return fmt.Sprintf("%d: %s", total, strings.Join(parts, ", "))
 }
 
-// shownRejects is how many rejects at most are printed on standard error. The file of --rejects gets all of them.
+// shownRejects is how many rejects at most are printed on standard error. The file of --rejects
+// gets all of them.
 const shownRejects = 10
 
 // rejectLog notes the messages that were not imported and stay where they are.
@@ -248,7 +252,8 @@ func (l *rejectLog) write(r importer.Reject) error {
 	return nil
 }
 
-// showRest prints the first rejects, and says where all of them are or could be. With --json it prints nothing.
+// showRest prints the first rejects, and says where all of them are or could be. With --json it
+// prints nothing.
 func (l *rejectLog) showRest(a *app, file string) {
 	if a.json {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// jobs is a Redis in which add fills a sorted set called jobs, and a store on disk to import it into.
+// jobs is a Redis in which add fills a sorted set called jobs, and a store on disk to import it
+// into.
 type jobs struct {
 	*shell
 	server *redisrig.Server
@@ -131,7 +132,8 @@ func TestImportUsage(t *testing.T) {
 	runOn(t, "mem:", "import", "asynq", "--from", "redis://h", "--yes").exits(exitUsage, "in memory")
 }
 
-// The command is killed with -9 up to five times, at whatever it is doing then, and run once more. Each message arrives exactly once.
+// The command is killed with -9 up to five times, at whatever it is doing then, and run once more.
+// Each message arrives exactly once.
 func TestImportKilled(t *testing.T) {
 	const n = 6000
 	j := newJobs(t)
@@ -173,7 +175,8 @@ func TestImportKilled(t *testing.T) {
 	t.Logf("killed %d times", killed)
 }
 
-// A run with --follow takes a message over, leaves nothing in staging, and ends with 0 when it is interrupted.
+// A run with --follow takes a message over, leaves nothing in staging, and ends with 0 when it is
+// interrupted.
 func TestImportInterrupted(t *testing.T) {
 	j := newJobs(t)
 	j.add("a", "4e9")

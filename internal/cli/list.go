@@ -82,7 +82,8 @@ func (p part) query(f pageFlags, limit int, after string) punctual.ListQuery {
 // name is how a cursor names the part: by its topic and its state.
 func (p part) name() string { return p.topic + "@" + p.state.String() }
 
-// partsOf returns the parts of a listing of one topic: that of one state, or those of all states if state is empty.
+// partsOf returns the parts of a listing of one topic: that of one state, or those of all states if
+// state is empty.
 func partsOf(topic, state string) ([]part, error) {
 	if err := storekit.CheckTopic(topic); err != nil {
 		return nil, err
@@ -135,8 +136,8 @@ func pageSize(limit, left int) int {
 	return min(left, most)
 }
 
-// cursorBehind returns the cursor at which the list goes on: within the first of parts if inner is not empty, and otherwise at the start
-// of the part behind it. It is empty when nothing can follow.
+// cursorBehind returns the cursor at which the list goes on: within the first of parts if inner is
+// not empty, and otherwise at the start of the part behind it. It is empty when nothing can follow.
 func cursorBehind(parts []part, inner string) string {
 	switch {
 	case inner != "":
@@ -147,14 +148,14 @@ func cursorBehind(parts []part, inner string) string {
 	return ""
 }
 
-// continueBehind drops the parts before the one that the cursor after names. It returns the others, and the cursor within the first of
-// them.
+// continueBehind drops the parts before the one that the cursor after names. It returns the others,
+// and the cursor within the first of them.
 func continueBehind(parts []part, after string) ([]part, string, error) {
 	if after == "" {
 		return parts, "", nil
 	}
-	// The longest name is the one that was meant: the cursor orders@dead@dead@x begins with the name of orders, too. The cursors of stores
-	// have no @.
+	// The longest name is the one that was meant: the cursor orders@dead@dead@x begins with the
+	// name of orders, too. The cursors of stores have no @.
 	longest := -1
 	for n, p := range parts {
 		if strings.HasPrefix(after, p.name()+"@") && (longest < 0 || len(p.name()) > len(parts[longest].name())) {
@@ -179,8 +180,9 @@ type lister[T any] struct {
 	rows    [][]any
 }
 
-// pages shows what read returns page by page, as the flags say, and returns how many rows that were. read returns a page of at most limit
-// rows behind the cursor after, and the cursor at which the listing goes on.
+// pages shows what read returns page by page, as the flags say, and returns how many rows that
+// were. read returns a page of at most limit rows behind the cursor after, and the cursor at which
+// the listing goes on.
 func (l *lister[T]) pages(f pageFlags, read func(after string, limit int) ([]T, string, error)) (shown int, err error) {
 	if f.limit < 0 {
 		return 0, usagef("limit %d: use 1 or more, or 0 for all", f.limit)
@@ -200,7 +202,8 @@ func (l *lister[T]) pages(f pageFlags, read func(after string, limit int) ([]T, 
 	}
 }
 
-// page shows some rows. If they are the last ones to show, next is shown with them: the cursor that continues the list.
+// page shows some rows. If they are the last ones to show, next is shown with them: the cursor that
+// continues the list.
 func (l *lister[T]) page(vs []T, next string, last bool) error {
 	for n := range vs {
 		v := &vs[n]
@@ -226,8 +229,8 @@ func (l *lister[T]) page(vs []T, next string, last bool) error {
 	return nil
 }
 
-// tableRows is from how many rows on a table is printed, and the next one begun. The rows wait in memory until then, because the widths
-// of the columns are known only when all rows of a table are.
+// tableRows is from how many rows on a table is printed, and the next one begun. The rows wait in
+// memory until then, because the widths of the columns are known only when all rows of a table are.
 const tableRows = 1000
 
 // end prints the rows since the last call of end as a table.
@@ -325,7 +328,8 @@ and then names a cursor; --after CURSOR continues behind them.`,
 	return cmd
 }
 
-// query returns the query that the flags describe, except for --last, which counts back from the store's clock.
+// query returns the query that the flags describe, except for --last, which counts back from the
+// store's clock.
 func (f *finishedFlags) query(topic string, local *time.Location) (q punctual.FinishedQuery, err error) {
 	ways := 0
 	for _, given := range []bool{f.day.on != "", f.from != "" || f.to != "", f.last.or(0) != 0} {

@@ -130,7 +130,8 @@ func TestListGoesThroughAllStates(t *testing.T) {
 	r.run("list", "t", "--limit", "2").exits(exitOK, "--after 't@scheduled@")
 }
 
-// Lists of companions, and of the dead messages of all topics, go on behind a page, whatever the companions are called.
+// Lists of companions, and of the dead messages of all topics, go on behind a page, whatever the
+// companions are called.
 func TestListOfCompanionsInPages(t *testing.T) {
 	r := newRig(t)
 	for _, topic := range []string{"orders", "orders@dead", "orders@g.mail", "orders@scheduled"} {
@@ -245,7 +246,8 @@ func TestForecast(t *testing.T) {
 	r.run("forecast", "none").exits(exitUnwished, "not found")
 }
 
-// The steps of a forecast begin with a minute, an hour or a day of the time zone. One day of this test has 25 hours.
+// The steps of a forecast begin with a minute, an hour or a day of the time zone. One day of this
+// test has 25 hours.
 func TestForecastFollowsTheCalendar(t *testing.T) {
 	r := newRig(t)
 	r.env["TZ"] = "Europe/Berlin" // clocks are set back on 2027-10-31

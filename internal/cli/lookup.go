@@ -22,7 +22,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// IDs are unique within a topic. A command that gets an ID without a topic searches all topics for it.
+// IDs are unique within a topic. A command that gets an ID without a topic searches all topics for
+// it.
 
 const topicFlagHelp = "the topic of the IDs (default: the only topic that has the ID)"
 
@@ -32,8 +33,8 @@ type found struct {
 	topic string // empty: the ID was found in no topic
 }
 
-// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. An ID that several topics hold is an error
-// of usage, before the message of any of ids is changed.
+// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. An ID that
+// several topics hold is an error of usage, before the message of any of ids is changed.
 func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []string) ([]found, error) {
 	out := make([]found, len(ids))
 	var topics []punctual.TopicStats
@@ -67,8 +68,9 @@ func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []strin
 	return out, nil
 }
 
-// notLookedInto is a remark for IDs that were found in no topic: the token or certificate may not allow to inspect all topics. The
-// remark is empty if topic was given, and for a store that is asked without a token and not over https.
+// notLookedInto is a remark for IDs that were found in no topic: the token or certificate may not
+// allow to inspect all topics. The remark is empty if topic was given, and for a store that is
+// asked without a token and not over https.
 func (a *app) notLookedInto(topic string) string {
 	kind, _, _ := strings.Cut(a.storeName(), ":")
 	_, p, _ := a.place(a.storeName()) // it was opened
@@ -84,14 +86,16 @@ type amended struct {
 	outcome punctual.Amended
 }
 
-// change is what cancel, reschedule, dead requeue and dead delete do to each message. A delete is of dead messages alone.
+// change is what cancel, reschedule, dead requeue and dead delete do to each message. A delete is
+// of dead messages alone.
 type change struct {
 	template punctual.Amendment
 	// by, if not 0, moves each message from its own due time, in place of what template says.
 	by time.Duration
 }
 
-// to returns the amendment that makes the change of one message. A delete or a shift reads the message first.
+// to returns the amendment that makes the change of one message. A delete or a shift reads the
+// message first.
 func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
 	a := c.template
 	a.Topic, a.ID = f.topic, f.id
@@ -121,12 +125,14 @@ func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual
 	return a, nil
 }
 
-// shiftTries bounds how often a shift is worked out anew for a message that others move at the same time.
+// shiftTries bounds how often a shift is worked out anew for a message that others move at the same
+// time.
 const shiftTries = 20
 
-// amend changes the messages that were found, in batches. A shift or a delete of a message that somebody else has moved meanwhile is worked
-// out anew, at most shiftTries times, unless --if-due says at which time the message has to be due. The changes are counted in t, also those that
-// were made before an error.
+// amend changes the messages that were found, in batches. A shift or a delete of a message that
+// somebody else has moved meanwhile is worked out anew, at most shiftTries times, unless --if-due
+// says at which time the message has to be due. The changes are counted in t, also those that were
+// made before an error.
 func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found, t *tally) ([]amended, error) {
 	out, err := amendOnce(ctx, i, s, c, ids, t)
 	anew := (c.by != 0 || c.template.Change == punctual.ChangeDelete) && c.template.IfDue.IsZero()
@@ -194,8 +200,8 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 	return out, flush()
 }
 
-// changeByID is what reschedule does, and cancel without --group all: find the IDs, change them, print each outcome, and
-// fail unless all are the wished one.
+// changeByID is what reschedule does, and cancel without --group all: find the IDs, change them,
+// print each outcome, and fail unless all are the wished one.
 func (a *app) changeByID(ctx context.Context, topic string, ids []string, c change) error {
 	if topic != "" {
 		if err := storekit.CheckTopic(topic); err != nil {
@@ -207,7 +213,8 @@ func (a *app) changeByID(ctx context.Context, topic string, ids []string, c chan
 	})
 }
 
-// changeIDs finds the IDs in topic, or in any when it is empty, changes them and prints each outcome.
+// changeIDs finds the IDs in topic, or in any when it is empty, changes them and prints each
+// outcome.
 func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, ids []string, c change) error {
 	t := &tally{change: c.template.Change, unseen: a.notLookedInto(topic)}
 	return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
@@ -219,8 +226,9 @@ func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.St
 	})
 }
 
-// changeFound changes messages, prints each outcome and counts it. A message that was refused has no outcome. The first error of such a
-// message is returned once the outcomes of the others are printed.
+// changeFound changes messages, prints each outcome and counts it. A message that was refused has
+// no outcome. The first error of such a message is returned once the outcomes of the others are
+// printed.
 func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c change, t *tally) error {
 	done, err := amend(ctx, i, s, c, places, t)
 	if err != nil {
@@ -261,7 +269,8 @@ type tally struct {
 	firstIsDead  bool
 }
 
-// cutShort returns err, which ended the run before its last ID, with the number of IDs that were done by then.
+// cutShort returns err, which ended the run before its last ID, with the number of IDs that were
+// done by then.
 func (t *tally) cutShort(err error) error {
 	if t.changed+t.done == 0 {
 		return err
@@ -279,7 +288,8 @@ func (t *tally) add(d amended) {
 	}
 }
 
-// result returns nil if every outcome was the wished one, and otherwise an error about the first that was not.
+// result returns nil if every outcome was the wished one, and otherwise an error about the first
+// that was not.
 func (t *tally) result() error {
 	if t.others == 0 {
 		return nil
@@ -305,7 +315,8 @@ type amendJSON struct {
 	Due     wire.Time `json:"due,omitzero"`
 }
 
-// printAmended prints the outcome for one ID. where, such as " in TOPIC", says for people where the ID was changed.
+// printAmended prints the outcome for one ID. where, such as " in TOPIC", says for people where the
+// ID was changed.
 func (a *app) printAmended(d amended, c punctual.Change, where string) error {
 	status := cmp.Or(storekit.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
 	if a.json {
@@ -321,8 +332,8 @@ func (a *app) printAmended(d amended, c punctual.Change, where string) error {
 // completionTime bounds how long the Tab key waits for the store.
 const completionTime = 2 * time.Second
 
-// completeTopics completes topic names for the first n arguments, all for -1. It offers nothing when the store cannot be opened or
-// does not answer within completionTime, and says nothing then.
+// completeTopics completes topic names for the first n arguments, all for -1. It offers nothing
+// when the store cannot be opened or does not answer within completionTime, and says nothing then.
 func (a *app) completeTopics(n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if n >= 0 && len(args) >= n {
@@ -346,8 +357,8 @@ func (a *app) completeTopics(n int) cobra.CompletionFunc {
 	}
 }
 
-// complete has a shell complete, for a command and those below it, the names of topics that an argument or --topic takes, and the values
-// of flags whose help names them as `a|b` or `a,b`.
+// complete has a shell complete, for a command and those below it, the names of topics that an
+// argument or --topic takes, and the values of flags whose help names them as `a|b` or `a,b`.
 func (a *app) complete(cmd *cobra.Command) {
 	_, takes, _ := strings.Cut(cmd.Use, " ")
 	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // which takes topics of another system

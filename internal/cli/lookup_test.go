@@ -29,8 +29,8 @@ func (bearer) Authenticate(r *http.Request) (*access.Principal, error) {
 	return p, nil
 }
 
-// P5: a client that may not inspect all topics and names none is not simply told "not found". It is also told that some topics were not
-// searched, and how to name the topic.
+// P5: a client that may not inspect all topics and names none is not simply told "not found". It is
+// also told that some topics were not searched, and how to name the topic.
 func TestCancelWithoutRightToLook(t *testing.T) {
 	store := memstore.New(nil)
 	t.Cleanup(func() {

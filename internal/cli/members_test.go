@@ -25,9 +25,9 @@ var update = flag.Bool("update", false, "write testdata/members.txt anew; what i
 
 const membersFile = "testdata/members.txt"
 
-// TestMembers compares the members of the JSON that commands print, by name and kind, with testdata/members.txt. Scripts rely on them:
-// with -update members are added to that file, but none is renamed, removed, given another kind, or left out where it has always been
-// there.
+// TestMembers compares the members of the JSON that commands print, by name and kind, with
+// testdata/members.txt. Scripts rely on them: with -update members are added to that file, but none
+// is renamed, removed, given another kind, or left out where it has always been there.
 func TestMembers(t *testing.T) {
 	want, err := os.ReadFile(membersFile)
 	if err != nil {
@@ -59,8 +59,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// missingMembers are the lines of the text want, each with its command, that got does not have. A member that is not always there in
-// want may always be there in got.
+// missingMembers are the lines of the text want, each with its command, that got does not have. A
+// member that is not always there in want may always be there in got.
 func missingMembers(want, got string) (missing []string) {
 	has := make(map[string]bool)
 	for command, member := range memberLines(got) {
@@ -74,7 +74,8 @@ func missingMembers(want, got string) (missing []string) {
 	return missing
 }
 
-// memberLines yields the command and the member of each line of a text as testdata/members.txt has it.
+// memberLines yields the command and the member of each line of a text as testdata/members.txt has
+// it.
 func memberLines(text string) func(yield func(command, member string) bool) {
 	return func(yield func(command, member string) bool) {
 		command := ""
@@ -93,8 +94,8 @@ func memberLines(text string) func(yield func(command, member string) bool) {
 // sometimes stands behind a member that is not in every object.
 const sometimes = ", not always"
 
-// membersOf lists the members of JSON objects, one a line of text, each as its path, its kind, and whether it is
-// sometimes left out.
+// membersOf lists the members of JSON objects, one a line of text, each as its path, its kind, and
+// whether it is sometimes left out.
 func membersOf(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	kinds, counts := make(map[string]string), make(map[string]int)
@@ -160,8 +161,8 @@ func kindOf(v any) string {
 	return "null"
 }
 
-// printedJSON runs commands with --json so that all members of their objects are printed, and returns the lines by command. To these it
-// adds the lines of filledShapes.
+// printedJSON runs commands with --json so that all members of their objects are printed, and
+// returns the lines by command. To these it adds the lines of filledShapes.
 func printedJSON(t *testing.T) map[string]string {
 	out := make(map[string]string)
 	keep := func(command string, results ...result) {
@@ -299,7 +300,8 @@ func printTokens(t *testing.T, keep func(string, ...result)) {
 	keep("token list", r.run("token", "list", "--json").ok())
 }
 
-// printBulks runs a bulk change: for show, to its end, with a message that is refused, and cut short and continued.
+// printBulks runs a bulk change: for show, to its end, with a message that is refused, and cut
+// short and continued.
 func printBulks(t *testing.T, keep func(string, ...result)) {
 	r := withVisits(t)
 	shift := []string{"bulk", "shift", "visits", "--by", "1h", "--json"}
@@ -345,8 +347,9 @@ func printSchedules(t *testing.T, keep func(string, ...result)) {
 	keep("schedule rm", r.run("schedule", "rm", "t", "daily", "--json").ok())
 }
 
-// filledShapes are the shapes of commands that are not run here: import and migrate, which need another system, serve, which does not
-// end, and version, whose members depend on the build. copyJSON is among them so that it is seen with notes.
+// filledShapes are the shapes of commands that are not run here: import and migrate, which need
+// another system, serve, which does not end, and version, whose members depend on the build.
+// copyJSON is among them so that it is seen with notes.
 func filledShapes() map[string][]any {
 	set := importer.SetReport{
 		Name: "n", Part: "p", Key: "k", Topic: "t", Locks: 1, Earliest: start, Latest: start, Notes: []string{"note"},

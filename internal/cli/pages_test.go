@@ -23,7 +23,8 @@ import (
 	"testing"
 )
 
-// The pages for users show commands and code. Those that the tests of this file name are tried as a reader would.
+// The pages for users show commands and code. Those that the tests of this file name are tried as a
+// reader would.
 
 // pageText is a page of docs.
 func pageText(t *testing.T, name string) string {
@@ -43,7 +44,8 @@ func codeOf(page, language string) (blocks []string) {
 	return blocks
 }
 
-// The commands of the quick start, except the last one, typed one after the other in one directory, succeed and print what the page says.
+// The commands of the quick start, except the last one, typed one after the other in one directory,
+// succeed and print what the page says.
 func TestQuickStartCommands(t *testing.T) {
 	t.Parallel() // it waits for processes
 	var commands []string
@@ -58,8 +60,8 @@ func TestQuickStartCommands(t *testing.T) {
 		"attempts used up", "close A-19", "order.close")
 }
 
-// The workers in Python, Node and Java that docs/http-workers.md shows run: the first attempt fails, the second one is answered, and then the
-// server has the message no more.
+// The workers in Python, Node and Java that docs/http-workers.md shows run: the first attempt
+// fails, the second one is answered, and then the server has the message no more.
 func TestWorkersInDocuments(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
@@ -107,8 +109,9 @@ func wantAcked(t *testing.T, url string) {
 	}
 }
 
-// answersAndEnds runs a program until its second attempt was answered. It fails the test unless a SIGTERM then ends the program with the exit
-// code. The ack may be under way at that moment, and the program waits for it.
+// answersAndEnds runs a program until its second attempt was answered. It fails the test unless a
+// SIGTERM then ends the program with the exit code. The ack may be under way at that moment, and
+// the program waits for it.
 func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()
@@ -139,8 +142,9 @@ func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
 	}
 }
 
-// The workers of docs/http-workers.md go on when the answer of a claim or of a renewal is lost, when 3 % of all answers are, and when the server
-// is killed during a claim and started again: each message is handled and acked, and none waits for the end of a lease.
+// The workers of docs/http-workers.md go on when the answer of a claim or of a renewal is lost,
+// when 3 % of all answers are, and when the server is killed during a claim and started again: each
+// message is handled and acked, and none waits for the end of a lease.
 func TestWorkersOverAKilledServer(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
@@ -217,8 +221,9 @@ func TestWorkersOverAKilledServer(t *testing.T) {
 	}
 }
 
-// cutter is a proxy that loses the answer of the first claim that brings something, of the first extension, of the first ack and of every 33rd
-// request after it was carried out, and every answer while the server is gone.
+// cutter is a proxy that loses the answer of the first claim that brings something, of the first
+// extension, of the first ack and of every 33rd request after it was carried out, and every answer
+// while the server is gone.
 type cutter struct {
 	t      *testing.T
 	claims atomic.Int64 // the claims that are under way
@@ -275,7 +280,8 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// snippetHead is put before code that is not a whole file. It imports the packages that the pages use, and declares closeOrder.
+// snippetHead is put before code that is not a whole file. It imports the packages that the pages
+// use, and declares closeOrder.
 const snippetHead = `package page
 
 import (
@@ -319,8 +325,9 @@ var (
 func closeOrder(context.Context, string) error { return nil }
 `
 
-// The Go on the pages that are listed here compiles. Whole files are tried as they stand, functions and types behind snippetHead, and
-// statements within a function beside the variables that the pages use.
+// The Go on the pages that are listed here compiles. Whole files are tried as they stand, functions
+// and types behind snippetHead, and statements within a function beside the variables that the
+// pages use.
 func TestGoOnPagesCompiles(t *testing.T) {
 	t.Parallel() // it waits for processes
 	dir := filepath.Join(t.TempDir(), "pages")

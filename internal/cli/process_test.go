@@ -132,7 +132,8 @@ func TestMessagesOutliveTheProcess(t *testing.T) {
 	s.run("check", "--json").ok().printsJSON(`{"topics":1,"live":0,"dead":0,"problems":[]}`)
 }
 
-// Commands work on a directory that a running consume owns, with the same output and exit codes as when nobody owns it.
+// Commands work on a directory that a running consume owns, with the same output and exit codes as
+// when nobody owns it.
 func TestASecondProcessUsesTheStoreToo(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x", "--id", "first").ok()
@@ -180,7 +181,8 @@ func TestConsumeTakesTheDirectoryOver(t *testing.T) {
 	}
 }
 
-// While an owner does not share its directory, other commands are refused and told its process ID, or wait for its end.
+// While an owner does not share its directory, other commands are refused and told its process ID,
+// or wait for its end.
 func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x").ok()
@@ -202,8 +204,9 @@ func TestASecondProcessLearnsWhoHoldsTheStore(t *testing.T) {
 	}
 }
 
-// A signal ends the wait for a directory whose owner does not share it. A command that waits tries again and again to reach the owner
-// through the socket in the directory, where this test listens and never answers. So at the second attempt the command has waited.
+// A signal ends the wait for a directory whose owner does not share it. A command that waits tries
+// again and again to reach the owner through the socket in the directory, where this test listens
+// and never answers. So at the second attempt the command has waited.
 func TestASignalEndsTheWaitForTheStore(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x").ok()
@@ -238,8 +241,8 @@ func TestASignalEndsTheWaitForTheStore(t *testing.T) {
 	}
 }
 
-// After the first signal, which may come twice within an instant, the command under way is finished and its message acked, and no further
-// message is claimed.
+// After the first signal, which may come twice within an instant, the command under way is finished
+// and its message acked, and no further message is claimed.
 func TestTheFirstSignalDrains(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		s := newShell(t)
@@ -265,7 +268,8 @@ func TestTheFirstSignalDrains(t *testing.T) {
 	}
 }
 
-// The second signal ends the process and its commands at once. The message is given back, and no attempt is used.
+// The second signal ends the process and its commands at once. The message is given back, and no
+// attempt is used.
 func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	for sig, exit := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		s := newShell(t)
@@ -294,8 +298,8 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// When whoever reads standard output has gone, a command ends with 141 and without a message on standard error, as other programs do. A
-// message that could not be printed is not acked.
+// When whoever reads standard output has gone, a command ends with 141 and without a message on
+// standard error, as other programs do. A message that could not be printed is not acked.
 func TestAClosedPipeEndsCommandsQuietly(t *testing.T) {
 	s := newShell(t)
 	s.run("push", "t", "x", "--id", "a").ok()
@@ -317,7 +321,8 @@ func TestAClosedPipeEndsCommandsQuietly(t *testing.T) {
 	s.run("get", "a", "--json").ok().contains(`"state":"ready"`, `"attempt":0`)
 }
 
-// When a process is killed while it works on a message, the message is delivered again, and the attempt counts.
+// When a process is killed while it works on a message, the message is delivered again, and the
+// attempt counts.
 func TestAKilledConsumerUsesAnAttempt(t *testing.T) {
 	s := newShell(t)
 	s.run("topic", "set", "t", "--lease", "100ms").ok()

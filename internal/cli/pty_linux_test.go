@@ -60,7 +60,8 @@ func (p *terminal) close(t *testing.T) string {
 	return strings.ReplaceAll(p.shown.String(), "\r\n", "\n")
 }
 
-// onTerminal runs a command whose input, output and errors are a terminal, into which text was typed before.
+// onTerminal runs a command whose input, output and errors are a terminal, into which text was
+// typed before.
 func (r *rig) onTerminal(text string, args ...string) (code int, shown string) {
 	r.t.Helper()
 	p := openTerminal(r.t, 100)
@@ -151,7 +152,8 @@ func TestLinesStandAboveTheProgressBar(t *testing.T) {
 	}
 }
 
-// The bar of a file shows a percentage of the file, and after an error it does not say that all is done.
+// The bar of a file shows a percentage of the file, and after an error it does not say that all is
+// done.
 func TestTheBarOfAFileHasAPercentage(t *testing.T) {
 	line := `{"body":"x"}` + "\n"
 	for _, c := range []struct {
@@ -189,8 +191,8 @@ func TestTheBarOfAFileHasAPercentage(t *testing.T) {
 // partly is a percentage that is neither 0 nor 100.
 var partly = regexp.MustCompile(`(0\.0[1-9]|0\.[1-9]\d|[1-9]\d?\.\d+)%`)
 
-// screen is what remains on the screen after text was shown. It knows the escape sequences that bars and tables use: up by n lines,
-// erase the line, erase from there to the end.
+// screen is what remains on the screen after text was shown. It knows the escape sequences that
+// bars and tables use: up by n lines, erase the line, erase from there to the end.
 func screen(text string) string {
 	lines, row := []string{""}, 0
 	for text != "" {
@@ -246,7 +248,8 @@ func TestDemoPaintsInPlace(t *testing.T) {
 	}
 }
 
-// On a terminal of 80 columns top draws its pages, goes to a message, and leaves the screen as it was. With NO_COLOR it uses no colours.
+// On a terminal of 80 columns top draws its pages, goes to a message, and leaves the screen as it
+// was. With NO_COLOR it uses no colours.
 func TestTopOnATerminal(t *testing.T) {
 	for _, c := range []struct{ term, noColor string }{{"xterm-256color", ""}, {"xterm-256color", "1"}} {
 		r := newRig(t)
@@ -278,8 +281,8 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// On a terminal a row of list and dead list takes one line: its texts are cut, not its ID. In a pipe and with --json they are as long as
-// ever.
+// On a terminal a row of list and dead list takes one line: its texts are cut, not its ID. In a
+// pipe and with --json they are as long as ever.
 func TestListsFitTheTerminal(t *testing.T) {
 	r := newRig(t)
 	id, topic, body := strings.Repeat("i", 20), strings.Repeat("topic.", 9), strings.Repeat("消息 ", 7)

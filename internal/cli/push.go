@@ -249,13 +249,15 @@ func (w *whenFlags) instant() (t time.Time, given bool, err error) {
 	return t, err == nil, err
 }
 
-// atFlag is --at. It keeps the text and not the instant, because --zone, which may come later on the command line, decides about it.
+// atFlag is --at. It keeps the text and not the instant, because --zone, which may come later on
+// the command line, decides about it.
 type atFlag struct {
 	app  *app
 	text string // empty: not given
 }
 
-// Set, String and Type implement pflag.Value. A time that the local clocks skip is refused later, unless --zone is given.
+// Set, String and Type implement pflag.Value. A time that the local clocks skip is refused later,
+// unless --zone is given.
 func (f *atFlag) Set(s string) error {
 	if _, err := f.app.readTime(s); err != nil && !errors.Is(err, errSkipped) {
 		return err

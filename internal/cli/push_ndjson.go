@@ -30,8 +30,8 @@ const (
 type lineJSON struct {
 	wire.PushItem
 	DropExpired *bool `json:"drop_expired,omitzero"` // in the place of that of PushItem: false takes --drop-expired back
-	// The other members that list prints, so that its lines can be pushed. State has to be one that can be pushed; the members
-	// behind it are ignored.
+	// The other members that list prints, so that its lines can be pushed. State has to be one that
+	// can be pushed; the members behind it are ignored.
 	Expires         wire.Time `json:"expires,omitzero"`
 	State           string    `json:"state,omitzero"`
 	FirstDue        any       `json:"first_due,omitzero"`
@@ -74,7 +74,8 @@ func (a *app) pushLines(ctx context.Context, args []string, options []punctual.P
 	})
 }
 
-// message is the text beside the bar. The bar itself counts messages, or the bytes of the input if that is a file.
+// message is the text beside the bar. The bar itself counts messages, or the bytes of the input if
+// that is a file.
 func (p *linePusher) message() string {
 	if p.size == 0 {
 		return "pushed"
@@ -137,7 +138,8 @@ func (p *linePusher) end(err error) error {
 	return soFar(err, true, "messages stored before that: %d", p.stored)
 }
 
-// push stores one batch. It prints a line for each message that was stored, in the order of the input, and reports the others.
+// push stores one batch. It prints a line for each message that was stored, in the order of the
+// input, and reports the others.
 func (p *linePusher) push(ctx context.Context, batch []inputLine) error {
 	var ms []punctual.NewMessage
 	for _, l := range batch {
@@ -225,8 +227,8 @@ func (p *linePusher) result() error {
 	return nil
 }
 
-// readLines parses the lines of in and puts each. It returns io.EOF at the end of in, or when put returns false, and otherwise the error
-// of reading.
+// readLines parses the lines of in and puts each. It returns io.EOF at the end of in, or when put
+// returns false, and otherwise the error of reading.
 func readLines(in io.Reader, topic string, options []punctual.PushOption, put func(inputLine, int) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var end int64
@@ -251,8 +253,9 @@ func readLines(in io.Reader, topic string, options []punctual.PushOption, put fu
 	}
 }
 
-// readLine reads up to the next line feed, or up to the input's end, where it returns io.EOF. length is how many bytes it has read.
-// A line that is longer than maxLine is read to its end, too, but not returned: the error is an ErrTooLarge.
+// readLine reads up to the next line feed, or up to the input's end, where it returns io.EOF.
+// length is how many bytes it has read. A line that is longer than maxLine is read to its end, too,
+// but not returned: the error is an ErrTooLarge.
 func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 	tooLong := false
 	for {
@@ -274,7 +277,8 @@ func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 	}
 }
 
-// parseLine makes a message of one line. What the line says takes precedence over topic and options.
+// parseLine makes a message of one line. What the line says takes precedence over topic and
+// options.
 func parseLine(text []byte, topic string, options []punctual.PushOption) (m punctual.NewMessage, err error) {
 	var l lineJSON
 	if err := wire.DecodeRequest(text, &l); err != nil {
@@ -309,7 +313,8 @@ func isWhen(o punctual.PushOption) bool {
 	return is
 }
 
-// options returns what the line gives beside topic and body as what Compose takes. said is the line as a message.
+// options returns what the line gives beside topic and body as what Compose takes. said is the line
+// as a message.
 func (l *lineJSON) options(said *punctual.NewMessage) (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":
@@ -343,10 +348,11 @@ func (l *lineJSON) options(said *punctual.NewMessage) (o []punctual.PushOption, 
 // batchBytes bounds a batch of what is read from standard input, and so the memory.
 const batchBytes = 8 << 20
 
-// inBatches reads items with read, and meanwhile calls f with those that have come since its last call, at most the number most. So a single
-// item is worked on at once, and a fast input in large batches. read calls put for each item with its size in bytes, and ends when put
-// returns false; io.EOF is the end of the input. When ctx ends, the call of f under way is finished. inBatches returns the error of f, of
-// read or of ctx.
+// inBatches reads items with read, and meanwhile calls f with those that have come since its last
+// call, at most the number most. So a single item is worked on at once, and a fast input in large
+// batches. read calls put for each item with its size in bytes, and ends when put returns false;
+// io.EOF is the end of the input. When ctx ends, the call of f under way is finished. inBatches
+// returns the error of f, of read or of ctx.
 func inBatches[T any](ctx context.Context, most int, read func(put func(item T, size int) bool) error, f func(context.Context, []T) error) error {
 	type sized struct {
 		item T
@@ -356,7 +362,8 @@ func inBatches[T any](ctx context.Context, most int, read func(put func(item T, 
 	gone, leave := context.WithCancel(context.Background())
 	defer leave()
 	var end error // of read; set before items is closed
-	// A read from a terminal or pipe cannot be interrupted: when ctx ends, this goroutine stays behind in it until the process ends.
+	// A read from a terminal or pipe cannot be interrupted: when ctx ends, this goroutine stays
+	// behind in it until the process ends.
 	go func() {
 		defer close(items)
 		end = read(func(item T, size int) bool {

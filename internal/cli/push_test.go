@@ -252,7 +252,8 @@ func TestPushLinesTakeJSONValues(t *testing.T) {
 	r.runInput(`{"body":{"a":"\ud800"}}`, "push", "t", "--ndjson").exits(exitError, "surrogate")
 }
 
-// A line may have the members that the HTTP interface takes. What it says of an ID in use takes the place of --if-exists.
+// A line may have the members that the HTTP interface takes. What it says of an ID in use takes the
+// place of --if-exists.
 func TestPushLinesTakeTheMembersOfHTTP(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "t", "first", "--id", "a").ok()
@@ -265,7 +266,8 @@ func TestPushLinesTakeTheMembersOfHTTP(t *testing.T) {
 	}
 }
 
-// When the context ends, as at a signal, the batch under way is finished and its lines are printed. Then the run ends.
+// When the context ends, as at a signal, the batch under way is finished and its lines are printed.
+// Then the run ends.
 func TestPushLinesFinishTheBatchUnderWay(t *testing.T) {
 	r := newRig(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -317,7 +319,8 @@ func TestPushTellsWhenOutputCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestPushLinesTellHowFarTheyCame: when the lines of the results cannot be written, the error says how many messages were stored.
+// TestPushLinesTellHowFarTheyCame: when the lines of the results cannot be written, the error says
+// how many messages were stored.
 func TestPushLinesTellHowFarTheyCame(t *testing.T) {
 	r := newRig(t)
 	r.in = strings.NewReader("{\"body\":\"x\"}\n")
@@ -332,7 +335,8 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// Headers that are not text are stored as they are by push --ndjson, and list --json prints them in the same form.
+// Headers that are not text are stored as they are by push --ndjson, and list --json prints them in
+// the same form.
 func TestHeadersThatAreNotText(t *testing.T) {
 	r := newRig(t)
 	line := `{"topic":"t","id":"a","body":"x","headers_base64":{"aw==":"/w=="}}`

@@ -28,7 +28,8 @@ func (s *heldBackOnce) Claim(ctx context.Context, c punctual.Claim) ([]punctual.
 	return ds, err
 }
 
-// counted runs consume with --count over a store, and returns the lines that it prints. The run has an hour.
+// counted runs consume with --count over a store, and returns the lines that it prints. The run has
+// an hour.
 func counted(t *testing.T, s punctual.Store, topic string, concurrency int, count int64) []string {
 	t.Helper()
 	ctx, end := context.WithTimeout(t.Context(), time.Hour)
@@ -44,7 +45,8 @@ func counted(t *testing.T, s punctual.Store, topic string, concurrency int, coun
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// A delivery whose lease had ended before its handler could begin is none of those that --count asks for, and the run still ends.
+// A delivery whose lease had ended before its handler could begin is none of those that --count
+// asks for, and the run still ends.
 func TestConsumeCountsWhatItStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)
@@ -84,7 +86,8 @@ func (s *releases) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 	return s.Store.Settle(ctx, ss)
 }
 
-// What a worker claims ahead of its slots, beyond the deliveries that --count asks for, is given back and has used no attempt.
+// What a worker claims ahead of its slots, beyond the deliveries that --count asks for, is given
+// back and has used no attempt.
 func TestConsumeGivesBackWhatIsBeyondTheCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)

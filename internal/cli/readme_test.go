@@ -15,12 +15,14 @@ import (
 	"time"
 )
 
-// newcomer is a variable. When it is set, TestReadmeCommands carries out each command, the clone, the demo and the installation included.
-// Only the address of the server is another one, and git clones this directory. 'make newcomer' sets the variable.
+// newcomer is a variable. When it is set, TestReadmeCommands carries out each command, the clone,
+// the demo and the installation included. Only the address of the server is another one, and git
+// clones this directory. 'make newcomer' sets the variable.
 const newcomer = "PUNCTUAL_NEWCOMER"
 
-// The README's commands, typed into a shell one after the other in an empty directory, do what the page says. Without
-// PUNCTUAL_NEWCOMER the clone is this directory, the demo is not played, and the binary is that of the test.
+// The README's commands, typed into a shell one after the other in an empty directory, do what the
+// page says. Without PUNCTUAL_NEWCOMER the clone is this directory, the demo is not played, and the
+// binary is that of the test.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page, err := os.ReadFile("../../README.md")
@@ -49,7 +51,8 @@ func TestReadmeCommands(t *testing.T) {
 	runUntil(t, dir, last, "payment A-17, attempt 2: answered")
 }
 
-// printsInOrder fails the test unless out, as typeInto returns it, has the wanted parts one after another, and no command failed.
+// printsInOrder fails the test unless out, as typeInto returns it, has the wanted parts one after
+// another, and no command failed.
 func printsInOrder(t *testing.T, out string, wanted ...string) {
 	t.Helper()
 	text := out
@@ -65,8 +68,9 @@ func printsInOrder(t *testing.T, out string, wanted ...string) {
 	}
 }
 
-// typeInto runs the commands of a page in dir, and returns what they print. Behind the output of each stands its exit code, as in <0>, or
-// for a server and for kill that of the wait which follows.
+// typeInto runs the commands of a page in dir, and returns what they print. Behind the output of
+// each stands its exit code, as in <0>, or for a server and for kill that of the wait which
+// follows.
 func typeInto(t *testing.T, dir string, commands []string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // another program may listen on 7878
@@ -85,7 +89,8 @@ func typeInto(t *testing.T, dir string, commands []string) string {
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// The tests of the clone are not run by a test. TestReadmeBegins shows that there is the target.
+	// The tests of the clone are not run by a test. TestReadmeBegins shows that there is the
+	// target.
 	tests := []string{"make -C punctual test", "grep '^test: deps' punctual/Makefile"}
 	elsewhere := strings.NewReplacer(append(tests, "localhost:7878", addr, "punctual serve --store", "punctual serve --listen "+addr+" --store")...)
 	if os.Getenv(newcomer) == "" {
@@ -120,8 +125,8 @@ func typeInto(t *testing.T, dir string, commands []string) string {
 	return string(out)
 }
 
-// runUntil runs a command in dir until text is on its standard error, and then ends it as Ctrl-C does. The test fails if there is another
-// line behind that.
+// runUntil runs a command in dir until text is on its standard error, and then ends it as Ctrl-C
+// does. The test fails if there is another line behind that.
 func runUntil(t *testing.T, dir, command, text string) {
 	t.Helper()
 	shell := exec.Command("bash", "-c", "exec "+command)

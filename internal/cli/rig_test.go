@@ -42,8 +42,8 @@ type rig struct {
 	clock *storekit.ManualClock
 	in    io.Reader
 	env   map[string]string
-	// amended, if not nil, is called when the store has answered changes of messages by their IDs, before the command gets the answer. If
-	// amended returns an error, the command gets that.
+	// amended, if not nil, is called when the store has answered changes of messages by their IDs,
+	// before the command gets the answer. If amended returns an error, the command gets that.
 	amended func(as []punctual.Amendment) error
 	// outcome, if not nil, may change what the command is told of an amendment.
 	outcome func(a punctual.Amendment, out *punctual.Amended)
@@ -129,7 +129,8 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// app returns a run of the command line for which mem: is the rig's store, and the only kind of store.
+// app returns a run of the command line for which mem: is the rig's store, and the only kind of
+// store.
 func (r *rig) app(out, err io.Writer) *app {
 	a := newApp(Streams{In: r.in, Out: out, Err: err, Getenv: func(name string) string { return r.env[name] }, Environ: r.environ})
 	a.now = r.clock.Now
@@ -229,7 +230,8 @@ func (r result) printsJSON(want ...string) result {
 	return r
 }
 
-// failsWith fails the test unless standard error is one JSON error with this code and this definite, and with a message.
+// failsWith fails the test unless standard error is one JSON error with this code and this
+// definite, and with a message.
 func (r result) failsWith(code string, definite bool) result {
 	r.t.Helper()
 	var e errorJSON

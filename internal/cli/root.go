@@ -1,10 +1,11 @@
-// Package cli is the command line of Punctual. A file is named like the command in it; commands of one kind share a
-// file, such as those below topic in topic.go. Most commands open the store that --store names, and work with it
-// directly, or through a Queue, a Worker or a server.
+// Package cli is the command line of Punctual. A file is named like the command in it; commands of
+// one kind share a file, such as those below topic in topic.go. Most commands open the store that
+// --store names, and work with it directly, or through a Queue, a Worker or a server.
 //
-// A command is built by a function whose name begins with new, such as newPush. It checks most of its flags and arguments
-// before it opens a store. Its answer goes to a.out, with --json usually as one JSON object per line. The function of a
-// command returns the error that ends it; report in failure.go prints that error and decides the exit code.
+// A command is built by a function whose name begins with new, such as newPush. It checks most of
+// its flags and arguments before it opens a store. Its answer goes to a.out, with --json usually as
+// one JSON object per line. The function of a command returns the error that ends it; report in
+// failure.go prints that error and decides the exit code.
 package cli
 
 import (
@@ -32,14 +33,15 @@ type Streams struct {
 	Out, Err io.Writer
 	// Getenv looks up an environment variable; nil stands for os.Getenv.
 	Getenv func(string) string
-	// Environ lists the environment variables in the form of os.Environ. If it is nil, it stands for os.Environ when Getenv is
-	// nil, too, and otherwise for an empty list.
+	// Environ lists the environment variables in the form of os.Environ. If it is nil, it stands
+	// for os.Environ when Getenv is nil, too, and otherwise for an empty list.
 	Environ func() []string
 }
 
-// app is one run of the command line. Its fields do not change any more once a command's own code runs, with these exceptions:
-// before they open a store, top, serve and the completion of topics set log, and serve sets storeFlag and wait from its configuration. out,
-// errs and children are safe for concurrent use.
+// app is one run of the command line. Its fields do not change any more once a command's own code
+// runs, with these exceptions: before they open a store, top, serve and the completion of topics
+// set log, and serve sets storeFlag and wait from its configuration. out, errs and children are
+// safe for concurrent use.
 type app struct {
 	in     io.Reader
 	out    *output
@@ -47,8 +49,8 @@ type app struct {
 	getenv func(string) string
 	// environ lists the environment variables, so that serve finds those without effect.
 	environ func() []string
-	// now is the machine's clock, which decides what "tomorrow" means to whoever types it. The times of messages are by the
-	// store's clock.
+	// now is the machine's clock, which decides what "tomorrow" means to whoever types it. The
+	// times of messages are by the store's clock.
 	now func() time.Time
 	// schemes are the kinds of stores that --store can name.
 	schemes []scheme
@@ -57,14 +59,15 @@ type app struct {
 	// forced ends with the second signal, when a command has to give up what is under way.
 	forced context.Context
 
-	// log, if not nil, takes the place of the logger that app.logger makes. A command sets it before it opens a store.
+	// log, if not nil, takes the place of the logger that app.logger makes. A command sets it
+	// before it opens a store.
 	log *slog.Logger
 
 	storeFlag string
 	wait      durationFlag
 	json      bool
-	// operation is the path of the subcommand, such as "topic set", for errors. It is empty until the command's own code is
-	// reached, and an error before that is one of usage.
+	// operation is the path of the subcommand, such as "topic set", for errors. It is empty until
+	// the command's own code is reached, and an error before that is one of usage.
 	operation string
 }
 
@@ -90,8 +93,9 @@ func newApp(s Streams) *app {
 	}
 }
 
-// run carries out one command line and returns its exit code. When ctx ends, consume and serve drain, commands that read messages or IDs
-// line by line from standard input finish the batch under way, and most other commands give up.
+// run carries out one command line and returns its exit code. When ctx ends, consume and serve
+// drain, commands that read messages or IDs line by line from standard input finish the batch under
+// way, and most other commands give up.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
@@ -162,8 +166,8 @@ Start here: punctual demo`,
 	return root
 }
 
-// explainUsage makes the errors of wrong arguments and flags say what to write, for each command below root. Commands that only have
-// subcommands show their help.
+// explainUsage makes the errors of wrong arguments and flags say what to write, for each command
+// below root. Commands that only have subcommands show their help.
 func explainUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.HasSubCommands() && cmd != root { // the flag may be one of a subcommand that there is not
@@ -197,7 +201,8 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// argumentsOf returns the check of the number of arguments that a usage line names, as NAME, [NAME], NAME... or [NAME...]. Flags end them.
+// argumentsOf returns the check of the number of arguments that a usage line names, as NAME,
+// [NAME], NAME... or [NAME...]. Flags end them.
 func argumentsOf(use string) cobra.PositionalArgs {
 	least, most := 0, 0
 	for _, word := range strings.Fields(use)[1:] {
@@ -214,8 +219,8 @@ func argumentsOf(use string) cobra.PositionalArgs {
 	return cobra.RangeArgs(least, most)
 }
 
-// wrongArguments is the error of a command that does not take this number of arguments. A URL among them is not shown, because it may
-// hold a password.
+// wrongArguments is the error of a command that does not take this number of arguments. A URL among
+// them is not shown, because it may hold a password.
 func wrongArguments(cmd *cobra.Command, args []string) error {
 	given := "no argument is given"
 	if len(args) > 0 {
@@ -287,12 +292,14 @@ func (a *app) action(f func(ctx context.Context, args []string) error) func(*cob
 	}
 }
 
-// mayBeEmpty is the name of an annotation. Its value is the number, from 0, of the argument of the command that may be empty.
+// mayBeEmpty is the name of an annotation. Its value is the number, from 0, of the argument of the
+// command that may be empty.
 const mayBeEmpty = "may be empty"
 
-// refuseEmpty returns an error of usage if a flag other than --after, or an argument other than the one of mayBeEmpty, was given with an
-// empty value, as a shell passes it for a variable that is not set. An empty value must not count as a flag that was left out, because
-// the command would then mean something else, for example every topic.
+// refuseEmpty returns an error of usage if a flag other than --after, or an argument other than the
+// one of mayBeEmpty, was given with an empty value, as a shell passes it for a variable that is not
+// set. An empty value must not count as a flag that was left out, because the command would then
+// mean something else, for example every topic.
 func refuseEmpty(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if arg == "" && cmd.Annotations[mayBeEmpty] != strconv.Itoa(i) {
@@ -322,20 +329,20 @@ type output struct{ *term.Output }
 // failed returns the error of the first write that failed, as a failure with an exit code, or nil.
 func (o *output) failed() error { return outputError(o.Err()) }
 
-// printf prints on standard output. The error of a write that fails is kept, and action returns it at the end of a command that has no
-// other error.
+// printf prints on standard output. The error of a write that fails is kept, and action returns it
+// at the end of a command that has no other error.
 func (a *app) printf(format string, args ...any) { a.out.Printf(format, args...) }
 
-// sayNothing says on standard error that a list is empty, so that people do not take the silence for a failure. With --json it
-// prints nothing, because a script sees that there are no lines.
+// sayNothing says on standard error that a list is empty, so that people do not take the silence
+// for a failure. With --json it prints nothing, because a script sees that there are no lines.
 func (a *app) sayNothing(what string) {
 	if !a.json {
 		fmt.Fprintf(a.errs, "no %s\n", what)
 	}
 }
 
-// newBar starts a bar on standard error; with --json it returns one that shows nothing. total is 0 when it is not known. The caller
-// must call Stop.
+// newBar starts a bar on standard error; with --json it returns one that shows nothing. total is 0
+// when it is not known. The caller must call Stop.
 func (a *app) newBar(message string, total int64) *term.Bar {
 	if a.json {
 		return &term.Bar{}

@@ -144,8 +144,8 @@ func readHeaders(texts []string) (map[string]string, error) {
 	return out, nil
 }
 
-// bodyOf returns the body that a flag gives: its text, for @FILE the content of the file without a line break at its end, or for "-"
-// standard input.
+// bodyOf returns the body that a flag gives: its text, for @FILE the content of the file without a
+// line break at its end, or for "-" standard input.
 func (a *app) bodyOf(text string) ([]byte, error) {
 	if text == "-" {
 		return readBody(a.in)
@@ -204,7 +204,8 @@ func clockOf(t, now time.Time, loc *time.Location) string {
 	return t.Format(layout)
 }
 
-// nearClockOf is clockOf, but has the weekday alone in place of the date for times less than six days from now.
+// nearClockOf is clockOf, but has the weekday alone in place of the date for times less than six
+// days from now.
 func nearClockOf(t, now time.Time, loc *time.Location) string {
 	const days = 6 * 24 * time.Hour
 	if d := t.Sub(now); d > -days && d < days {
@@ -284,7 +285,8 @@ func (a *app) showPut(ctx context.Context, q *punctual.Queue, topic, name string
 	return nil
 }
 
-// pauseWords says that a schedule is paused, by whom and why: "paused by anna: until the API is back".
+// pauseWords says that a schedule is paused, by whom and why: "paused by anna: until the API is
+// back".
 func pauseWords(p *schedule.Paused) string {
 	text := "paused"
 	if p.By != "" {
@@ -543,7 +545,8 @@ func (a *app) showSchedule(s *schedule.Info, now time.Time) error {
 	return nil
 }
 
-// newScheduleChange completes cmd, a command for one schedule. The command calls change, and then shows the schedule.
+// newScheduleChange completes cmd, a command for one schedule. The command calls change, and then
+// shows the schedule.
 func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Context, q *punctual.Queue, topic, name string, args []string) error) *cobra.Command {
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
 		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {

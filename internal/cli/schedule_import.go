@@ -143,8 +143,8 @@ func putWord(status punctual.PushStatus) string {
 	return map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
 }
 
-// leftOut names what was not taken over. It returns an error if a schedule was left out. what is the word for those, and put how many others
-// were put.
+// leftOut names what was not taken over. It returns an error if a schedule was left out. what is
+// the word for those, and put how many others were put.
 func leftOut[P fmt.Stringer](a *app, where, what string, problems []P, isLeft func(P) bool, put int) error {
 	n := 0
 	for _, p := range problems {
@@ -216,7 +216,8 @@ means something else is named, or left out with exit code 1.`,
 	return cmd
 }
 
-// scheduleImportFlags are the flags of the commands that import schedules; those for a crontab have no --from.
+// scheduleImportFlags are the flags of the commands that import schedules; those for a crontab have
+// no --from.
 type scheduleImportFlags struct {
 	from, overlap, missed string
 	yes                   bool

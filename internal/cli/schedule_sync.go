@@ -102,8 +102,9 @@ type declaredItem struct {
 	wire.ScheduleItem
 }
 
-// readDeclared reads a file, and checks each of its schedules. What it would not read is an error (a second document, a key that comes
-// twice, a value of the wrong type), because --prune delete removes the schedules that the file seems not to declare.
+// readDeclared reads a file, and checks each of its schedules. What it would not read is an error
+// (a second document, a key that comes twice, a value of the wrong type), because --prune delete
+// removes the schedules that the file seems not to declare.
 func readDeclared(text []byte, now time.Time) (d declared, err error) {
 	keys, err := readYAML(text)
 	switch {
@@ -174,8 +175,9 @@ func readDeclaredItem(item *yaml.Node, topic string) (s schedule.Schedule, err e
 	return d.Schedule(cmp.Or(string(d.Topic), topic), string(d.Name))
 }
 
-// asWritten makes each value of a schedule the text that stands there, unless it is a whole number or a boolean as JSON writes them, because
-// YAML would make a time of 2026-12-24. The value of body, and what an alias stands for, stay what YAML makes of them.
+// asWritten makes each value of a schedule the text that stands there, unless it is a whole number
+// or a boolean as JSON writes them, because YAML would make a time of 2026-12-24. The value of
+// body, and what an alias stands for, stay what YAML makes of them.
 func asWritten(n *yaml.Node) {
 	switch tag := n.ShortTag(); {
 	case n.Kind == yaml.MappingNode:
@@ -193,7 +195,8 @@ func asWritten(n *yaml.Node) {
 	}
 }
 
-// sync makes the schedules of the store those that a file declares, or with dry only prints what it would do.
+// sync makes the schedules of the store those that a file declares, or with dry only prints what it
+// would do.
 func (a *app) sync(ctx context.Context, q *punctual.Queue, d declared, prune string, dry bool) error {
 	there := make(map[[2]string]schedule.Info)
 	for _, topic := range d.topics {

@@ -118,7 +118,8 @@ schedules:
 		"topic: t\nschedules:\n  - {name: a, spec: \"@daily\"}\n  - {name: a, spec: \"@daily\"}\n": "line 4: a in t stands on line 3 already",
 		"topic: t\n":  "no list of schedules",
 		"colour: 1\n": `line 1: unknown key "colour"`,
-		// What sync does not read is refused, because --prune delete would remove the schedules that are declared there.
+		// What sync does not read is refused, because --prune delete would remove the schedules
+		// that are declared there.
 		"topics: [reports]\nschedules: []\n---\ntopic: reports\nschedules:\n  - {name: daily, spec: \"@daily\"}\n":           "a second document",
 		"topic: reports\nschedules:\n  - {name: daily, spec: \"@daily\"}\nschedules:\n  - {name: other, spec: \"@daily\"}\n": `line 4: mapping key "schedules" already defined at line 2`,
 		"topics: [a]\ntopics: [reports]\nschedules: []\n":                                                                    "already defined at line 1",
@@ -157,8 +158,9 @@ func TestScheduleImportCrontab(t *testing.T) {
 	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
 }
 
-// Schedules of BullMQ are read from Redis, shown, and with --yes put. If one is left out, the others are put and the command fails. The
-// import of asynq is only tried where there are no tasks, and with wrong flags.
+// Schedules of BullMQ are read from Redis, shown, and with --yes put. If one is left out, the
+// others are put and the command fails. The import of asynq is only tried where there are no tasks,
+// and with wrong flags.
 func TestScheduleImportFromRedis(t *testing.T) {
 	server := redisrig.Start(t)
 	for id, every := range map[string]string{"often": "60000", "odd": "1500"} {

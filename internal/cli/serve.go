@@ -172,9 +172,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return err
 }
 
-// duties does the duties of a store until ctx ends, in a goroutine. The returned function ends that and waits for it; call it before the
-// store is closed. Nothing is done for a store that cannot name its topics or does not tell what it can do. If the duties fail, fail is
-// called.
+// duties does the duties of a store until ctx ends, in a goroutine. The returned function ends that
+// and waits for it; call it before the store is closed. Nothing is done for a store that cannot
+// name its topics or does not tell what it can do. If the duties fail, fail is called.
 func (a *app) duties(ctx context.Context, s punctual.Store, o *punctual.Observer, fail context.CancelCauseFunc) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -195,8 +195,8 @@ func (a *app) duties(ctx context.Context, s punctual.Store, o *punctual.Observer
 // version returns the version of the program, which the server and the console show.
 func (a *app) version() string { return versionOf(debug.ReadBuildInfo()).Version }
 
-// storeFailure is the cause of the end of a server whose store, or the duties of whose store, have failed. serve then returns an error,
-// so that the supervisor of the process acts.
+// storeFailure is the cause of the end of a server whose store, or the duties of whose store, have
+// failed. serve then returns an error, so that the supervisor of the process acts.
 type storeFailure struct{ err error }
 
 func (f *storeFailure) Error() string { return f.err.Error() }
@@ -213,7 +213,8 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// withListenFlags adds to an err that is an ErrForbidden the flags with which the server may listen.
+// withListenFlags adds to an err that is an ErrForbidden the flags with which the server may
+// listen.
 func withListenFlags(err error) error {
 	if errors.Is(err, punctual.ErrForbidden) {
 		said := strings.TrimSuffix(err.Error(), ": "+punctual.ErrForbidden.Error())
@@ -252,9 +253,11 @@ func listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenPrivately listens on a socket to which only the user of this process can connect, on Unix from its first instant on. net.Listen
-// makes the socket with the mode that the umask leaves, so the umask is set to keep others out meanwhile. To change the mode afterwards
-// is not enough, because a connection that is made before stays. What other goroutines create meanwhile is closed to others, too.
+// listenPrivately listens on a socket to which only the user of this process can connect, on Unix
+// from its first instant on. net.Listen makes the socket with the mode that the umask leaves, so
+// the umask is set to keep others out meanwhile. To change the mode afterwards is not enough,
+// because a connection that is made before stays. What other goroutines create meanwhile is closed
+// to others, too.
 func listenPrivately(path string) (net.Listener, error) {
 	restore := closeUmask()
 	l, err := net.Listen("unix", path)
@@ -268,8 +271,9 @@ func listenPrivately(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeDeadSocket removes a socket on which no process listens, which a server leaves behind when it is killed. A socket on which a
-// process listens is an error. A file of another kind is left alone.
+// removeDeadSocket removes a socket on which no process listens, which a server leaves behind when
+// it is killed. A socket on which a process listens is an error. A file of another kind is left
+// alone.
 func removeDeadSocket(path string) error {
 	before, err := os.Lstat(path)
 	if err != nil || before.Mode().Type() != os.ModeSocket {
@@ -289,8 +293,8 @@ func removeDeadSocket(path string) error {
 	return nil
 }
 
-// withoutPassword returns the name of a store for output and logs, with xxxxx in place of a password. If the name cannot be parsed as a
-// URL, only its kind is returned.
+// withoutPassword returns the name of a store for output and logs, with xxxxx in place of a
+// password. If the name cannot be parsed as a URL, only its kind is returned.
 func withoutPassword(store string) string {
 	if _, err := url.Parse(store); err != nil {
 		kind, _, _ := strings.Cut(store, ":")
@@ -299,8 +303,8 @@ func withoutPassword(store string) string {
 	return redacted(store)
 }
 
-// showServing prints where the server listens, and without --json also calls to try. Without --json it also prints where the console is, if
-// there is one and the first address is no unix socket.
+// showServing prints where the server listens, and without --json also calls to try. Without --json
+// it also prints where the console is, if there is one and the first address is no unix socket.
 func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
 	scheme := "http://"
 	if f.tls.Cert != "" {

@@ -31,7 +31,8 @@ func newPerson(t *testing.T, url string) *person {
 	return &person{t, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}, url}
 }
 
-// does sends a request, follows redirects, and returns the status, path and text of the page to which they lead.
+// does sends a request, follows redirects, and returns the status, path and text of the page to
+// which they lead.
 func (p *person) does(r *http.Request, err error) (status int, path, text string) {
 	p.t.Helper()
 	if err != nil {
@@ -70,8 +71,9 @@ func (p *person) sends(page, path string, form url.Values) (int, string, string)
 	return p.does(r, err)
 }
 
-// People log in to the console with the tokens that programs use, may do what these allow, and are logged out when the token is revoked.
-// Changes by people and by programs are in the audit log. The HTTP interface still asks for a token.
+// People log in to the console with the tokens that programs use, may do what these allow, and are
+// logged out when the token is revoked. Changes by people and by programs are in the audit log. The
+// HTTP interface still asks for a token.
 func TestServeConsole(t *testing.T) {
 	s := newShell(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
@@ -167,8 +169,8 @@ func TestServeConsole(t *testing.T) {
 	}
 }
 
-// Without tokens everybody on this machine may do everything in the console, as over the HTTP interface. With --no-console there are no
-// pages.
+// Without tokens everybody on this machine may do everything in the console, as over the HTTP
+// interface. With --no-console there are no pages.
 func TestServeConsoleWithoutTokens(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0")

@@ -26,8 +26,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// What serve needs beside the HTTP interface: the flags for configuration, logs, tokens, TLS, limits and metrics, and what is done for
-// systemd.
+// What serve needs beside the HTTP interface: the flags for configuration, logs, tokens, TLS,
+// limits and metrics, and what is done for systemd.
 
 // runFlags are the flags of serve that say how it runs.
 type runFlags struct {
@@ -66,7 +66,8 @@ func (f *runFlags) addTo(cmd *cobra.Command) {
 	flags.IntVar(&f.connections, "max-connections", 0, "how many connections may be open (default: 16384)")
 }
 
-// check returns an error for flags that are wrong or do not fit together, before a store is opened. It sets the logger of the app.
+// check returns an error for flags that are wrong or do not fit together, before a store is opened.
+// It sets the logger of the app.
 func (f *runFlags) check(a *app) (err error) {
 	if a.log, err = f.logger(a); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (a *app) printConfig(c *config, cmd *cobra.Command) error {
 	return nil
 }
 
-// apply sets the options of the server that the flags name: logs, limits, access and metrics. The returned function ends the
-// metrics, which read s, and has to be called before s is closed.
+// apply sets the options of the server that the flags name: logs, limits, access and metrics. The
+// returned function ends the metrics, which read s, and has to be called before s is closed.
 func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) (end func() error, err error) {
 	o.Logger, o.Limits = log, f.limits
 	if f.tokens != "" {
@@ -166,7 +167,8 @@ func (f *runFlags) apply(o *server.Options, s punctual.Store, log *slog.Logger) 
 	return metrics.Close, nil
 }
 
-// fromSystemd returns the sockets that systemd has passed to the process, if any. They take the place of --listen.
+// fromSystemd returns the sockets that systemd has passed to the process, if any. They take the
+// place of --listen.
 func fromSystemd() ([]net.Listener, error) {
 	listeners, err := activation.Listeners()
 	if err != nil {
@@ -180,9 +182,9 @@ func fromSystemd() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// reportToSystemd tells systemd that the server is ready, and when ctx ends, that it stops. If the unit has a watchdog, it
-// tells systemd regularly that the store answers. Without systemd it does nothing. The returned function waits until the
-// reports have ended; call it after ctx has ended.
+// reportToSystemd tells systemd that the server is ready, and when ctx ends, that it stops. If the
+// unit has a watchdog, it tells systemd regularly that the store answers. Without systemd it does
+// nothing. The returned function waits until the reports have ended; call it after ctx has ended.
 func reportToSystemd(ctx context.Context, s punctual.Store, log *slog.Logger) (wait func()) {
 	notify := func(state string) bool {
 		there, err := daemon.SdNotify(false, state)

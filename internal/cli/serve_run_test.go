@@ -29,7 +29,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// selfSigned makes a certificate for 127.0.0.1, writes it and its key, and returns a client that trusts it.
+// selfSigned makes a certificate for 127.0.0.1, writes it and its key, and returns a client that
+// trusts it.
 func selfSigned(t *testing.T, dir string) (cert, key string, client *http.Client) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,7 +62,8 @@ func selfSigned(t *testing.T, dir string) (cert, key string, client *http.Client
 	return cert, key, client
 }
 
-// ask sends a request, with a token if that is not empty, and returns the status and the body of the answer.
+// ask sends a request, with a token if that is not empty, and returns the status and the body of
+// the answer.
 func ask(t *testing.T, client *http.Client, method, url, token string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
@@ -83,7 +85,8 @@ func ask(t *testing.T, client *http.Client, method, url, token string) (int, str
 	return answer.StatusCode, string(text)
 }
 
-// What stands behind the ? of the URL of a server lets commands trust an authority of its own, and show it a certificate.
+// What stands behind the ? of the URL of a server lets commands trust an authority of its own, and
+// show it a certificate.
 func TestCertificatesOfAClient(t *testing.T) {
 	s := newShell(t)
 	dir := t.TempDir()
@@ -110,8 +113,9 @@ func TestCertificatesOfAClient(t *testing.T) {
 	p.wait()
 }
 
-// TestServeAsConfigured: a file configures TLS, tokens, logs and an objective. Who has a token does what it allows, the metrics
-// tell of it, and a message that was late makes the server degraded, not unready.
+// TestServeAsConfigured: a file configures TLS, tokens, logs and an objective. Who has a token does
+// what it allows, the metrics tell of it, and a message that was late makes the server degraded,
+// not unready.
 func TestServeAsConfigured(t *testing.T) {
 	s := newShell(t)
 	dir := t.TempDir()
@@ -233,7 +237,8 @@ func TestServePrintsItsConfiguration(t *testing.T) {
 	}
 }
 
-// systemd is told that the server is ready, alive and stopping, and its socket is served in place of --listen.
+// systemd is told that the server is ready, alive and stopping, and its socket is served in place
+// of --listen.
 func TestServeUnderSystemd(t *testing.T) {
 	s := newShell(t)
 	path := filepath.Join(t.TempDir(), "notify")
@@ -286,8 +291,8 @@ func TestServeUnderSystemd(t *testing.T) {
 	}
 }
 
-// With --drain-delay a server that was told to end keeps its port open and answers requests, but says at /readyz that it is not ready,
-// so that load balancers send no more.
+// With --drain-delay a server that was told to end keeps its port open and answers requests, but
+// says at /readyz that it is not ready, so that load balancers send no more.
 func TestServeDrainsBehindABalancer(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0", "--drain-delay", "1h")
@@ -318,8 +323,8 @@ func (failedStore) Push(context.Context, []punctual.NewMessage) ([]punctual.Push
 	return nil, fmt.Errorf("push: the disk is gone: %w", punctual.ErrStoreFailed)
 }
 
-// When the store fails, serve says so and ends with exit code 1, on which a supervisor acts. The request that met the failure is
-// answered before.
+// When the store fails, serve says so and ends with exit code 1, on which a supervisor acts. The
+// request that met the failure is answered before.
 func TestServeEndsWithItsStore(t *testing.T) {
 	r := newRig(t)
 	out, in := io.Pipe()
@@ -347,8 +352,8 @@ func TestServeEndsWithItsStore(t *testing.T) {
 	}
 }
 
-// A server whose store is the server itself does not serve, because nobody answers there. It says that PUNCTUAL_STORE took the place of the
-// file's store, if it did.
+// A server whose store is the server itself does not serve, because nobody answers there. It says
+// that PUNCTUAL_STORE took the place of the file's store, if it did.
 func TestServeRefusesItself(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

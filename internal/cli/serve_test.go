@@ -20,8 +20,8 @@ import (
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 )
 
-// serve prints where it listens, and answers there. After SIGTERM the exit code is 0. A message that was pushed is there when serve runs
-// again.
+// serve prints where it listens, and answers there. After SIGTERM the exit code is 0. A message
+// that was pushed is there when serve runs again.
 func TestServe(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0")
@@ -42,7 +42,8 @@ func TestServe(t *testing.T) {
 	p.wait()
 }
 
-// serve does the duties of its store, and tells its clients that it does. With --duties=false it does not, and messages for groups wait.
+// serve does the duties of its store, and tells its clients that it does. With --duties=false it
+// does not, and messages for groups wait.
 func TestServeDoesTheDuties(t *testing.T) {
 	s := newShell(t)
 	p := s.start("serve", "--listen", "127.0.0.1:0", "--duties=false")
@@ -158,7 +159,8 @@ func call(t *testing.T, method, url, body string) string {
 	return string(text)
 }
 
-// An outage of Redis is two lines in the log of a server whose clients go on sending requests: one when it begins, one when it is over.
+// An outage of Redis is two lines in the log of a server whose clients go on sending requests: one
+// when it begins, one when it is over.
 func TestServeLogsAnOutageOnce(t *testing.T) {
 	redis := redisrig.Start(t)
 	p := newShell(t).start("serve", "--store", "redis://"+redis.Addr, "--listen", "127.0.0.1:0")
@@ -207,8 +209,8 @@ func TestServeLogsAnOutageOnce(t *testing.T) {
 	p.wait()
 }
 
-// A server that was killed leaves its socket behind, and the next server replaces that. It does not replace the socket of a server that
-// runs, nor a file.
+// A server that was killed leaves its socket behind, and the next server replaces that. It does not
+// replace the socket of a server that runs, nor a file.
 func TestServeBehindAKilledServer(t *testing.T) {
 	s := newShell(t)
 	path := filepath.Join(t.TempDir(), "api.sock")
@@ -242,7 +244,8 @@ func TestServeBehindAKilledServer(t *testing.T) {
 	}
 }
 
-// TestSocketIsNeverOpen: whoever watches the directory never sees the socket of serve with a mode that lets others connect.
+// TestSocketIsNeverOpen: whoever watches the directory never sees the socket of serve with a mode
+// that lets others connect.
 func TestSocketIsNeverOpen(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0)) // the umask closes nothing by itself
 	path := filepath.Join(t.TempDir(), "api.sock")

@@ -10,8 +10,9 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// Every setting can be changed on the command line, and 'topic show' shows it, with --json in the JSON of the HTTP interface. Tests of
-// storetest show that stores keep the settings, and tests of internal/settings that the documents have them.
+// Every setting can be changed on the command line, and 'topic show' shows it, with --json in the
+// JSON of the HTTP interface. Tests of storetest show that stores keep the settings, and tests of
+// internal/settings that the documents have them.
 func TestEverySettingIsOnTheCommandLine(t *testing.T) {
 	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
 	for _, row := range settings.Table {

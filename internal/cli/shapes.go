@@ -11,10 +11,11 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types of package wire. The other
-// shapes stand beside a command that prints them, such as amendJSON in lookup.go, or in this file. Members are only ever added,
-// which TestMembers checks for most commands by testdata/members.txt. Times, except for that of version, are RFC 3339 in UTC with exactly
-// three digits of milliseconds, by the store's clock unless the shape says otherwise.
+// The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types
+// of package wire. The other shapes stand beside a command that prints them, such as amendJSON in
+// lookup.go, or in this file. Members are only ever added, which TestMembers checks for most
+// commands by testdata/members.txt. Times, except for that of version, are RFC 3339 in UTC with
+// exactly three digits of milliseconds, by the store's clock unless the shape says otherwise.
 
 // stamp writes a time for people as the shapes have it.
 func stamp(t time.Time) string { return notation.FormatTime(t.Truncate(time.Millisecond)) }
@@ -22,7 +23,8 @@ func stamp(t time.Time) string { return notation.FormatTime(t.Truncate(time.Mill
 // messageJSON is a stored message, as list and dead list print it.
 type messageJSON struct {
 	wire.Message
-	// Next stands on the last message of a page when more may follow: the --after that continues the list.
+	// Next stands on the last message of a page when more may follow: the --after that continues
+	// the list.
 	Next string `json:"next,omitzero"`
 }
 
@@ -37,8 +39,8 @@ func topicOf(s punctual.TopicStats) topicJSON {
 	return topicJSON{Topic: wire.TopicOf(s), PushPaused: s.Settings.PushPaused, DeliveryPaused: s.Settings.DeliveryPaused}
 }
 
-// settingsJSON is a topic's settings, as topic set, show, pause and resume print
-// them: the topic, and the members that internal/settings has. Durations are as the flags take them.
+// settingsJSON is a topic's settings, as topic set, show, pause and resume print them: the topic,
+// and the members that internal/settings has. Durations are as the flags take them.
 type settingsJSON struct {
 	Topic    string
 	Settings punctual.Settings

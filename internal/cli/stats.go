@@ -68,7 +68,8 @@ func groupStats(ctx context.Context, i punctual.Inspector, s punctual.Store, of 
 	return all, nil
 }
 
-// statsOf returns the statistics of the topic named in args, or of all topics but the audit log if args is empty.
+// statsOf returns the statistics of the topic named in args, or of all topics but the audit log if
+// args is empty.
 func statsOf(ctx context.Context, i punctual.Inspector, args []string) ([]punctual.TopicStats, error) {
 	if len(args) == 0 {
 		all, err := i.Topics(ctx)

@@ -39,11 +39,13 @@ type scheme struct {
 	// form shows users what to write; empty for a variant of another scheme.
 	form string
 	open func(ctx context.Context, p place) (punctual.Store, error)
-	// examine returns the findings of doctor. It does not open a store in a directory, in Redis or in PostgreSQL, because such a
-	// store may refuse to open. The findings about a server's store come from that server.
+	// examine returns the findings of doctor. It does not open a store in a directory, in Redis or
+	// in PostgreSQL, because such a store may refuse to open. The findings about a server's store
+	// come from that server.
 	examine func(ctx context.Context, p place) ([]storekit.Finding, error)
-	// alsoOpen opens the store for the part of doctor that reads schedules, when examine has found nothing bad. It is nil where examine
-	// has these findings already or there can be none, and returns a nil Store where nothing may be opened.
+	// alsoOpen opens the store for the part of doctor that reads schedules, when examine has found
+	// nothing bad. It is nil where examine has these findings already or there can be none, and
+	// returns a nil Store where nothing may be opened.
 	alsoOpen func(ctx context.Context, p place) (punctual.Store, error)
 }
 
@@ -51,8 +53,9 @@ type scheme struct {
 type place struct {
 	// name is the full name of the store, and where the text behind its first colon.
 	name, where string
-	// create says to create a store that does not exist. Without it open creates nothing, and returns a failure with codeNoStore.
-	// A store in memory is made in any case, because it cannot exist before.
+	// create says to create a store that does not exist. Without it open creates nothing, and
+	// returns a failure with codeNoStore. A store in memory is made in any case, because it cannot
+	// exist before.
 	create bool
 	// wait is how long to wait for another process that has the store to itself.
 	wait time.Duration
@@ -81,7 +84,8 @@ func schemes() []scheme {
 	}
 }
 
-// opened returns s as a Store. An ErrNotFound becomes the failure of a store that is not there; missing says where.
+// opened returns s as a Store. An ErrNotFound becomes the failure of a store that is not there;
+// missing says where.
 func opened[S punctual.Store](s S, err error, missing string) (punctual.Store, error) {
 	switch {
 	case errors.Is(err, punctual.ErrNotFound):
@@ -167,8 +171,8 @@ func openDisk(ctx context.Context, p place) (punctual.Store, error) {
 	return opened(s, err, "there")
 }
 
-// openShared opens the store in a directory at the process that has it open and shares it. It returns nil if there is none, so that
-// nothing is changed in the directory.
+// openShared opens the store in a directory at the process that has it open and shares it. It
+// returns nil if there is none, so that nothing is changed in the directory.
 func openShared(ctx context.Context, p place) (punctual.Store, error) {
 	socket := filepath.Join(p.where, sharedstore.SocketName)
 	if _, err := os.Stat(socket); err != nil {
@@ -182,9 +186,9 @@ func openShared(ctx context.Context, p place) (punctual.Store, error) {
 	return s, err
 }
 
-// openRemote opens a store at a server. place.where is //HOST:PORT, perhaps with a path, or for a unix socket its path. Several servers of
-// one store are separated by commas, with or without the prefix in front of each. With https the files of certificates may follow a ?
-// behind the last.
+// openRemote opens a store at a server. place.where is //HOST:PORT, perhaps with a path, or for a
+// unix socket its path. Several servers of one store are separated by commas, with or without the
+// prefix in front of each. With https the files of certificates may follow a ? behind the last.
 func openRemote(ctx context.Context, p place) (punctual.Store, error) {
 	prefix := strings.TrimSuffix(p.name, p.where)
 	o := remotestore.Options{Token: p.token, TokenFile: p.tokenFile, Logger: p.log}
@@ -223,8 +227,9 @@ func severalServers(prefix string) string {
 	return prefix + "//HOST:PORT,HOST:PORT"
 }
 
-// certificates splits //HOST:PORT?ca=FILE&cert=FILE&key=FILE at the question mark, and returns the TLS configuration that the files
-// behind it make. The configuration is nil when there is no question mark.
+// certificates splits //HOST:PORT?ca=FILE&cert=FILE&key=FILE at the question mark, and returns the
+// TLS configuration that the files behind it make. The configuration is nil when there is no
+// question mark.
 func certificates(where string) (rest string, c *tls.Config, err error) {
 	rest, text, ok := strings.Cut(where, "?")
 	if !ok {
@@ -245,8 +250,9 @@ func certificates(where string) (rest string, c *tls.Config, err error) {
 	return rest, c, nil
 }
 
-// withCertificateRemedy adds to err what to do when only one side speaks TLS, when the client does not know who vouches for the
-// certificate of the server, or when the server demands one of the client.
+// withCertificateRemedy adds to err what to do when only one side speaks TLS, when the client does
+// not know who vouches for the certificate of the server, or when the server demands one of the
+// client.
 func withCertificateRemedy(err error) error {
 	stranger, remote := x509.UnknownAuthorityError{}, (*net.OpError)(nil)
 	switch {
@@ -304,7 +310,8 @@ with rediss in the place of redis the connections to Redis are TLS. docs/cli.md 
 may follow behind a ?, and how to give a password or a token.`}
 }
 
-// storeName returns the name of the store in the form KIND:WHERE: that of --store, else of PUNCTUAL_STORE, else the default.
+// storeName returns the name of the store in the form KIND:WHERE: that of --store, else of
+// PUNCTUAL_STORE, else the default.
 func (a *app) storeName() string {
 	if a.storeFlag != "" {
 		return a.fullName(a.storeFlag)
@@ -315,8 +322,8 @@ func (a *app) storeName() string {
 	return defaultStore
 }
 
-// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front. Any other name stays as it is, and so does
-// one that begins with a kind and a colon.
+// fullName returns a bare path with the kind disk, and HOST:PORT with the kind redis, in front. Any
+// other name stays as it is, and so does one that begins with a kind and a colon.
 func (a *app) fullName(name string) string {
 	kind, _, colon := strings.Cut(name, ":")
 	switch {
@@ -374,8 +381,8 @@ func (a *app) openStore(ctx context.Context, name string, create bool) (punctual
 	return s.open(ctx, p)
 }
 
-// withKindRemedy adds to err, the error of opening the store, that HOST:PORT without a kind was taken for a Redis server, if the store
-// was named like that. A failure stays as it is.
+// withKindRemedy adds to err, the error of opening the store, that HOST:PORT without a kind was
+// taken for a Redis server, if the store was named like that. A failure stays as it is.
 func (a *app) withKindRemedy(err error) error {
 	name := cmp.Or(a.storeFlag, a.getenv("PUNCTUAL_STORE"))
 	if err == nil || !hostAndPort.MatchString(name) || a.fullName(name) == name || errors.As(err, new(*failure)) {
@@ -384,8 +391,9 @@ func (a *app) withKindRemedy(err error) error {
 	return fmt.Errorf("%w; %s alone was taken for a Redis: for a Punctual server write http://%s", err, name, name)
 }
 
-// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner does not share it. By then an owner
-// that has just been started usually shares the directory, and one that is about to end has usually gone.
+// lockedFor is how long a command waits, unless --wait says otherwise, for a directory whose owner
+// does not share it. By then an owner that has just been started usually shares the directory, and
+// one that is about to end has usually gone.
 const lockedFor = 2 * time.Second
 
 // place returns the kind of the store with this full name, and its place, with create unset.
@@ -401,7 +409,8 @@ func (a *app) place(name string) (s scheme, p place, err error) {
 	}, nil
 }
 
-// withInspector is withStore for commands that need an Inspector, for example to list messages or to change the settings of topics.
+// withInspector is withStore for commands that need an Inspector, for example to list messages or
+// to change the settings of topics.
 func (a *app) withInspector(ctx context.Context, create bool, f func(punctual.Inspector, punctual.Store) error) error {
 	return with(ctx, a, create, f)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/punctualmq/punctual/access"
 )
 
-// The error about a day that the calendar does not have says so, for flags as well as for lines of input.
+// The error about a day that the calendar does not have says so, for flags as well as for lines of
+// input.
 func TestImpossibleDay(t *testing.T) {
 	r := newRig(t)
 	for _, args := range [][]string{
@@ -75,7 +76,8 @@ func TestRemediesOfTheCommandLine(t *testing.T) {
 	if err := withListenFlags(other); !errors.Is(err, other) || err.Error() != "other" {
 		t.Error(err)
 	}
-	// Without TLS and tokens serve refuses to listen on an address that other machines reach, and names the flags.
+	// Without TLS and tokens serve refuses to listen on an address that other machines reach, and
+	// names the flags.
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +89,8 @@ func TestRemediesOfTheCommandLine(t *testing.T) {
 	onDisk(t, "", "serve", "--listen", strings.Replace(address, "[::]", "0.0.0.0", 1), "--store", filepath.Join(t.TempDir(), "s")).exits(exitError, "--expose-without-tls-and-tokens")
 }
 
-// The value mem: in a configuration ends with a colon, so YAML takes it for a key. The error says that it needs quotes.
+// The value mem: in a configuration ends with a colon, so YAML takes it for a key. The error says
+// that it needs quotes.
 func TestColonAtTheEndOfAValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:0\nstore: mem:\n"), 0o600); err != nil {
@@ -100,7 +103,8 @@ func TestColonAtTheEndOfAValue(t *testing.T) {
 	newRig(t).run("serve", "--config", file, "--print-config").ok().contains("store: 'mem:'")
 }
 
-// For a flag whose default is written as 0 or left empty and stands for another value, --print-config says which value that is.
+// For a flag whose default is written as 0 or left empty and stands for another value,
+// --print-config says which value that is.
 func TestPrintedDefaults(t *testing.T) {
 	out := newRig(t).run("serve", "--print-config").ok().contains("# from: default, which is 1 MiB\n# max-body:\n", "# from: default, which is 30s\n# drain:\n", "# from: default, which is 16384\n# max-connections:\n").out
 	for _, zero := range []string{": 0\n", ": 0s\n"} {
@@ -126,8 +130,8 @@ func TestTopicFlagIsCompleted(t *testing.T) {
 	}
 }
 
-// A wrong number of arguments is answered with those that were given and with what to write. A URL among them is not shown, because that
-// may hold a password.
+// A wrong number of arguments is answered with those that were given and with what to write. A URL
+// among them is not shown, because that may hold a password.
 func TestWrongArguments(t *testing.T) {
 	r := newRig(t)
 	for line, says := range map[string]string{
@@ -178,7 +182,8 @@ func TestWrongImports(t *testing.T) {
 	}
 }
 
-// The flags that every command has take a line each in its help, and 'punctual help store' has all kinds of store.
+// The flags that every command has take a line each in its help, and 'punctual help store' has all
+// kinds of store.
 func TestHelpOfTheStore(t *testing.T) {
 	root := newRoot(newApp(Streams{Out: &buffer{}, Err: &buffer{}})) // with the stores of the program
 	for line := range strings.Lines(root.PersistentFlags().FlagUsages()) {
@@ -195,7 +200,8 @@ func TestHelpOfTheStore(t *testing.T) {
 	help.contains("disk:PATH\n", "PUNCTUAL_STORE", defaultStore)
 }
 
-// Several servers of one store are named with commas, and the errors about malformed names are true.
+// Several servers of one store are named with commas, and the errors about malformed names are
+// true.
 func TestSeveralServers(t *testing.T) {
 	answers := httptest.NewServer(http.NotFoundHandler())
 	defer answers.Close()
@@ -224,7 +230,8 @@ func TestSeveralServers(t *testing.T) {
 	}
 }
 
-// Each command whose first argument is a topic offers the names of topics. Of a store that does not answer it offers none, soon.
+// Each command whose first argument is a topic offers the names of topics. Of a store that does not
+// answer it offers none, soon.
 func TestTopicsAreCompleted(t *testing.T) {
 	r := newRig(t)
 	r.run("push", "jobs", "x").ok()

@@ -178,7 +178,8 @@ func newTokenRevoke(a *app, path func() string) *cobra.Command {
 	}
 }
 
-// tokenJSON is what token list prints for one entry. Its times are by the clock of the machine on which the command ran.
+// tokenJSON is what token list prints for one entry. Its times are by the clock of the machine on
+// which the command ran.
 type tokenJSON struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`

@@ -60,8 +60,8 @@ func (a *app) terminalEnv() []string {
 	return env
 }
 
-// heldLines keeps what the store logs while the screen is in use, because a line on the terminal would spoil it. Of a long
-// log it keeps the end.
+// heldLines keeps what the store logs while the screen is in use, because a line on the terminal
+// would spoil it. Of a long log it keeps the end.
 type heldLines struct {
 	mu   sync.Mutex
 	text []byte // guarded by mu

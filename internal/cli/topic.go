@@ -69,8 +69,8 @@ func (a *app) configure(ctx context.Context, create bool, topic string, p punctu
 	})
 }
 
-// confirm asks on a terminal for the name of the topic before something is removed for good. Without a terminal, where
-// nobody can answer, --yes is needed.
+// confirm asks on a terminal for the name of the topic before something is removed for good.
+// Without a terminal, where nobody can answer, --yes is needed.
 func (a *app) confirm(topic, what string, yes bool) error {
 	if yes {
 		return nil
@@ -298,8 +298,8 @@ func (f *deadPurgeFlags) query(topic string, local *time.Location) (q punctual.P
 	return q, err
 }
 
-// purge removes messages of a topic, which must exist, and prints how many were removed. kind, such as "dead ", is printed before the
-// word for messages.
+// purge removes messages of a topic, which must exist, and prints how many were removed. kind, such
+// as "dead ", is printed before the word for messages.
 func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) error {
 	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
 		if _, err := topicStats(ctx, i, q.Topic); err != nil {
@@ -313,7 +313,8 @@ func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) err
 	})
 }
 
-// purgeWithBar purges, and meanwhile shows in a bar by how many messages the topic has become smaller.
+// purgeWithBar purges, and meanwhile shows in a bar by how many messages the topic has become
+// smaller.
 func (a *app) purgeWithBar(ctx context.Context, i punctual.Inspector, q punctual.PurgeQuery) (int64, error) {
 	count := func() (int64, bool) {
 		s, err := i.Stats(ctx, q.Topic)

@@ -50,8 +50,8 @@ func TestPrintableTakesControlCharactersAway(t *testing.T) {
 	}
 }
 
-// An error of the library has the code of its kind, an exit code, and is definite if its kind is. The codes of other errors are in the
-// table of error codes.
+// An error of the library has the code of its kind, an exit code, and is definite if its kind is.
+// The codes of other errors are in the table of error codes.
 func TestEveryErrorCodeHasItsExit(t *testing.T) {
 	codes := errorCodes()
 	for _, err := range []error{context.Canceled, context.DeadlineExceeded, errors.New("any other")} {

@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// knownVariables returns the names of the variables that commands read, and of one for each flag of serve's own that can be
-// configured, sorted. The variables that consume --exec sets are among them, because the command that it runs may be this
-// program; those for headers are left to ofOthers.
+// knownVariables returns the names of the variables that commands read, and of one for each flag of
+// serve's own that can be configured, sorted. The variables that consume --exec sets are among
+// them, because the command that it runs may be this program; those for headers are left to
+// ofOthers.
 func knownVariables(root *cobra.Command) []string {
 	known := []string{"PUNCTUAL_STORE", "PUNCTUAL_TOKEN", "PUNCTUAL_TOKEN_FILE", "PUNCTUAL_TOKENS", "PUNCTUAL_CONFIG", fromVariable, "PUNCTUAL_ID", "PUNCTUAL_TOPIC", "PUNCTUAL_ATTEMPT", "PUNCTUAL_DUE"}
 	for _, cmd := range root.Commands() {
@@ -23,8 +24,9 @@ func knownVariables(root *cobra.Command) []string {
 	return slices.Compact(known)
 }
 
-// ofOthers reports whether a variable is one that consume --exec sets for a header, or one that Kubernetes or Docker set for a
-// service called punctual, or punctual-NAME: PUNCTUAL_SERVICE_HOST, PUNCTUAL_PORT_7878_TCP and others.
+// ofOthers reports whether a variable is one that consume --exec sets for a header, or one that
+// Kubernetes or Docker set for a service called punctual, or punctual-NAME: PUNCTUAL_SERVICE_HOST,
+// PUNCTUAL_PORT_7878_TCP and others.
 func ofOthers(name, value string) bool {
 	return strings.HasPrefix(name, "PUNCTUAL_HEADER_") || strings.HasPrefix(name, "PUNCTUAL_ENV_") || serviceName.MatchString(name) ||
 		strings.HasSuffix(name, "_PORT") && serviceAddress.MatchString(value)
@@ -35,8 +37,9 @@ var (
 	serviceAddress = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 )
 
-// warnOfVariables logs a warning about each variable that has a value and begins as Punctual's own do, but has no effect, perhaps because
-// it is misspelt. serve, which reads its flags from the environment, calls it.
+// warnOfVariables logs a warning about each variable that has a value and begins as Punctual's own
+// do, but has no effect, perhaps because it is misspelt. serve, which reads its flags from the
+// environment, calls it.
 func (a *app) warnOfVariables(root *cobra.Command) {
 	known := knownVariables(root)
 	for _, entry := range a.environ() {

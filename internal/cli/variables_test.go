@@ -8,14 +8,16 @@ import (
 	"testing"
 )
 
-// kubernetes is what a container finds in its environment where services are called punctual and punctual-store.
+// kubernetes is what a container finds in its environment where services are called punctual and
+// punctual-store.
 var kubernetes = []string{
 	"PUNCTUAL_SERVICE_HOST=10.96.0.7", "PUNCTUAL_SERVICE_PORT=7878", "PUNCTUAL_SERVICE_PORT_HTTP=7878", "PUNCTUAL_PORT=tcp://10.96.0.7:7878",
 	"PUNCTUAL_PORT_6379_TCP=tcp://10.96.0.7:6379", "PUNCTUAL_PORT_6379_TCP_PROTO=tcp", "PUNCTUAL_PORT_6379_TCP_PORT=6379", "PUNCTUAL_PORT_6379_TCP_ADDR=10.96.0.7",
 	"PUNCTUAL_STORE_SERVICE_HOST=10.96.0.8", "PUNCTUAL_STORE_SERVICE_PORT=6379", "PUNCTUAL_STORE_PORT=tcp://10.96.0.8:6379", "PUNCTUAL_STORE_PORT_53_UDP_ADDR=10.96.0.8",
 }
 
-// serve warns of variables that have no effect, such as misspelt ones, but not of those that Kubernetes or consume --exec set.
+// serve warns of variables that have no effect, such as misspelt ones, but not of those that
+// Kubernetes or consume --exec set.
 func TestServeWarnsOfVariables(t *testing.T) {
 	for _, c := range []struct {
 		environ []string

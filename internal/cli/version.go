@@ -47,7 +47,8 @@ func (a *app) showVersion() error {
 	return nil
 }
 
-// versionOf reads what the build left in the binary. Only the Go release and the platform are always known.
+// versionOf reads what the build left in the binary. Only the Go release and the platform are
+// always known.
 func versionOf(b *debug.BuildInfo, ok bool) versionJSON {
 	v := versionJSON{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if !ok {

@@ -1,5 +1,5 @@
-// Package consumers records which programs claim messages and hold leases, as far as their calls pass this process. The records are
-// only in memory, and their number is bounded.
+// Package consumers records which programs claim messages and hold leases, as far as their calls
+// pass this process. The records are only in memory, and their number is bounded.
 package consumers
 
 import (
@@ -18,15 +18,19 @@ import (
 )
 
 const (
-	// mostRows is the most consumers that have a row of their own. A consumer of two topics has two rows. Further consumers share one
-	// row for each topic. The consumers of one user may have as many rows as they leave free, so at most half: a user that invents
-	// names for its consumers does not push those of others out of their rows (P14). Consumers without a user may have all rows.
+	// mostRows is the most consumers that have a row of their own. A consumer of two topics has two
+	// rows. Further consumers share one row for each topic. The consumers of one user may have as
+	// many rows as they leave free, so at most half: a user that invents names for its consumers
+	// does not push those of others out of their rows (P14). Consumers without a user may have all
+	// rows.
 	mostRows = 1000
-	// mostTopics is the most topics that have such a shared row. The consumers of further topics are counted together and not shown.
+	// mostTopics is the most topics that have such a shared row. The consumers of further topics
+	// are counted together and not shown.
 	mostTopics = 1000
 	// mostLeases is the most leases that are followed.
 	mostLeases = 200_000
-	// keptFor is how long after its last call a consumer is still shown that neither waits in a claim nor holds a lease.
+	// keptFor is how long after its last call a consumer is still shown that neither waits in a
+	// claim nor holds a lease.
 	keptFor = 10 * time.Second
 	// RateMinutes is how many minutes Claimed and Settled of a storekit.Consumer count.
 	RateMinutes = 5
@@ -37,8 +41,9 @@ type Caller struct{ User, Address, Name string }
 
 // Tracker records which consumers work on which topic. Its methods are safe for concurrent use.
 //
-// The number of leases that it shows may be too high, because a lease that ended outside of this process, for instance by a purge,
-// counts until it would have run out. It is too low while more than mostLeases leases are held, because the Tracker follows no more.
+// The number of leases that it shows may be too high, because a lease that ended outside of this
+// process, for instance by a purge, counts until it would have run out. It is too low while more
+// than mostLeases leases are held, because the Tracker follows no more.
 type Tracker struct {
 	since      time.Time
 	seed       maphash.Seed
@@ -102,8 +107,8 @@ func New() *Tracker {
 	}
 }
 
-// Waits notes that a claim is under way until the function that it returns is called. It keeps 8 bytes for each topic, of which a claim
-// has at most limits.MaxClaimTopics.
+// Waits notes that a claim is under way until the function that it returns is called. It keeps 8
+// bytes for each topic, of which a claim has at most limits.MaxClaimTopics.
 func (t *Tracker) Waits(c Caller, topics []string) (done func()) {
 	now := time.Now()
 	t.mu.Lock()
@@ -124,7 +129,8 @@ func (t *Tracker) Waits(c Caller, topics []string) (done func()) {
 	}
 }
 
-// Claimed notes that a consumer got messages. A delivery that is noted already, because a claim was answered twice, is not noted again.
+// Claimed notes that a consumer got messages. A delivery that is noted already, because a claim was
+// answered twice, is not noted again.
 func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 	now := time.Now()
 	t.mu.Lock()
@@ -147,8 +153,9 @@ func (t *Tracker) Claimed(c Caller, ds []punctual.Delivery) {
 	}
 }
 
-// Settled notes a settlement that was sent to the store; err is the store's answer. It takes an extension without a Delay to be as long as the
-// lease was when it was claimed. A caller that knows the setting of the topic sets the Delay.
+// Settled notes a settlement that was sent to the store; err is the store's answer. It takes an
+// extension without a Delay to be as long as the lease was when it was claimed. A caller that knows
+// the setting of the topic sets the Delay.
 func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	if err != nil && !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled) {
 		return // the lease is still held, as far as is known
@@ -176,8 +183,8 @@ func (t *Tracker) Settled(s *punctual.Settlement, err error) {
 	}
 }
 
-// Returned notes that the leases of messages are over without a settlement, for instance because the messages did not reach the
-// consumer that claimed them.
+// Returned notes that the leases of messages are over without a settlement, for instance because
+// the messages did not reach the consumer that claimed them.
 func (t *Tracker) Returned(ds []punctual.Delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,8 +218,8 @@ func (t *Tracker) Consumers(_ context.Context, topic string) (storekit.Consumers
 	return out, nil
 }
 
-// Observer returns an Observer that feeds the Tracker in a program whose workers are the only consumer. That consumer has the name and
-// neither user nor address.
+// Observer returns an Observer that feeds the Tracker in a program whose workers are the only
+// consumer. That consumer has the name and neither user nor address.
 func (t *Tracker) Observer(name string) *punctual.Observer {
 	c := Caller{Name: name}
 	return &punctual.Observer{
@@ -229,8 +236,8 @@ func (t *Tracker) leaseOf(topic, id string, token int64) lease {
 	return lease{maphash.String(t.seed, topic), maphash.String(t.seed, id), token}
 }
 
-// admit returns the row of a consumer. When there is no room for a further row, that is the shared row of its topic, or rest. The caller
-// holds mu.
+// admit returns the row of a consumer. When there is no room for a further row, that is the shared
+// row of its topic, or rest. The caller holds mu.
 func (t *Tracker) admit(k key, now time.Time) *row {
 	if r := t.rows[k]; r != nil {
 		return r
@@ -267,7 +274,8 @@ func (t *Tracker) hasRoom(now time.Time) bool {
 	return len(t.leases) < t.mostLeases
 }
 
-// makeRoom removes leases that have run out and consumers that have gone, at most once a second. The caller holds mu.
+// makeRoom removes leases that have run out and consumers that have gone, at most once a second.
+// The caller holds mu.
 func (t *Tracker) makeRoom(now time.Time) {
 	if now.Sub(t.swept) >= time.Second {
 		t.swept = now
@@ -275,8 +283,8 @@ func (t *Tracker) makeRoom(now time.Time) {
 	}
 }
 
-// sweep removes leases that have run out, and consumers that neither wait nor hold a lease and have made no call for keptFor. The caller
-// holds mu.
+// sweep removes leases that have run out, and consumers that neither wait nor hold a lease and have
+// made no call for keptFor. The caller holds mu.
 func (t *Tracker) sweep(now time.Time) {
 	gone := func(r *row) bool {
 		for len(r.leases) > 0 && !r.leases[0].until.After(now) {

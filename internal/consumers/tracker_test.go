@@ -42,7 +42,8 @@ func of(t *testing.T, tr *Tracker, topic string) storekit.Consumers {
 	return c
 }
 
-// held lists the consumers, each with its leases and its claims under way: "ann:5+0 " for ann with five leases and no claim.
+// held lists the consumers, each with its leases and its claims under way: "ann:5+0 " for ann with
+// five leases and no claim.
 func held(c storekit.Consumers) (out string) {
 	for _, r := range c.All {
 		out += fmt.Sprintf("%s:%d+%d ", r.User, r.Leases, r.Waiting)
@@ -50,7 +51,8 @@ func held(c storekit.Consumers) (out string) {
 	return out
 }
 
-// A consumer has the leases that were given to it, until they are settled, lost, given back, or run out.
+// A consumer has the leases that were given to it, until they are settled, lost, given back, or run
+// out.
 func TestWhoHoldsWhat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New()
@@ -85,7 +87,8 @@ func TestWhoHoldsWhat(t *testing.T) {
 	})
 }
 
-// A claim that is under way counts for as long as it waits. When it has ended, its consumer is still shown for keptFor.
+// A claim that is under way counts for as long as it waits. When it has ended, its consumer is
+// still shown for keptFor.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New()
@@ -126,8 +129,8 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// However many consumers there are, memory is bounded: those without a row of their own are counted together, and those that have gone
-// make room for others.
+// However many consumers there are, memory is bounded: those without a row of their own are counted
+// together, and those that have gone make room for others.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New()
@@ -211,8 +214,8 @@ func BenchmarkConsumers(b *testing.B) {
 	}
 }
 
-// Claims of many topics make the tracker keep a bounded number of rows. What each of them makes it allocate is bounded, too, because every
-// other call waits for the lock meanwhile.
+// Claims of many topics make the tracker keep a bounded number of rows. What each of them makes it
+// allocate is bounded, too, because every other call waits for the lock meanwhile.
 func TestClaimsOfManyTopics(t *testing.T) {
 	tr := New()
 	topics := make([]string, limits.MaxClaimTopics)

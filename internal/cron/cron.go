@@ -1,14 +1,17 @@
-// Package cron reads the times of a schedule, such as "0 9 * * MON-FRI", and says when they come next in a time zone.
+// Package cron reads the times of a schedule, such as "0 9 * * MON-FRI", and says when they come
+// next in a time zone.
 //
-// The grammar is that of the Open Cron Pattern Specification 1.4: five fields (minute, hour, day of month, month, day of
-// week), six with the second in front, seven with the year at the end; lists, ranges, steps and names; L, W, # and the + that
-// asks for both days; the nicknames from @hourly to @yearly. Beside it stand "@every 90s", counted from 1970 so that all
-// processes agree, and CRON_TZ= in front. What could be read in two ways is refused, so that nothing is guessed.
+// The grammar is that of the Open Cron Pattern Specification 1.4: five fields (minute, hour, day of
+// month, month, day of week), six with the second in front, seven with the year at the end; lists,
+// ranges, steps and names; L, W, # and the + that asks for both days; the nicknames from @hourly to
+// @yearly. Beside it stand "@every 90s", counted from 1970 so that all processes agree, and
+// CRON_TZ= in front. What could be read in two ways is refused, so that nothing is guessed.
 //
-// What happens when clocks are set forward or back depends on what the expression means. One that names its hour, minute
-// and second by numbers means times of a day: each comes once, at the first instant at which the clock on the wall reaches
-// or passes it. Any other (a *, a range or a step in one of the three) means an interval: it comes whenever the wall shows
-// a matching time, so never in a gap, and twice when an hour is repeated.
+// What happens when clocks are set forward or back depends on what the expression means. One that
+// names its hour, minute and second by numbers means times of a day: each comes once, at the first
+// instant at which the clock on the wall reaches or passes it. Any other (a *, a range or a step in
+// one of the three) means an interval: it comes whenever the wall shows a matching time, so never
+// in a gap, and twice when an hour is repeated.
 package cron
 
 import (
@@ -18,31 +21,34 @@ import (
 	"time"
 )
 
-// FirstYear and LastYear bound what an expression can mean. A bound is needed so that no search is without end; this is the
-// one that the specification names as portable.
+// FirstYear and LastYear bound what an expression can mean. A bound is needed so that no search is
+// without end; this is the one that the specification names as portable.
 const (
 	FirstYear = 1970
 	LastYear  = 2199
 )
 
-// maxSpecBytes bounds the text of an expression. The longest one in use is a list of minutes; a text far beyond that is a
-// mistake, and would be stored anew with each step of its schedule.
+// maxSpecBytes bounds the text of an expression. The longest one in use is a list of minutes; a
+// text far beyond that is a mistake, and would be stored anew with each step of its schedule.
 const maxSpecBytes = 512
 
-// ErrNever is wrapped by the error for an expression that can be read and yet never comes, such as the 31st of February.
+// ErrNever is wrapped by the error for an expression that can be read and yet never comes, such as
+// the 31st of February.
 var ErrNever = errors.New("no time ever matches")
 
 // An Error says what is wrong with an expression, and where.
 type Error struct {
 	// Spec is the text as given, or its beginning if the text is too long.
 	Spec string
-	// Field names the part that is wrong: "minute" for instance. It is empty when the whole is meant.
+	// Field names the part that is wrong: "minute" for instance. It is empty when the whole is
+	// meant.
 	Field string
 	// Character is the place of the mistake in Spec, counted from 1; 0 when the whole is meant.
 	Character int
 	// Problem says what is wrong and what to write instead.
 	Problem string
-	// Never is set when the expression can be read but no time ever matches; the error then wraps ErrNever.
+	// Never is set when the expression can be read but no time ever matches; the error then wraps
+	// ErrNever.
 	Never bool
 }
 
@@ -63,7 +69,8 @@ func (e *Error) Unwrap() error {
 	return nil
 }
 
-// A Spec is an expression that was read. It does not change, so it may be shared. The zero Spec has no times.
+// A Spec is an expression that was read. It does not change, so it may be shared. The zero Spec has
+// no times.
 type Spec struct {
 	text string
 	zone string
@@ -84,7 +91,8 @@ var nicknames = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// Parse reads an expression. Its error is always an *Error. An expression that no time ever matches is an error, too.
+// Parse reads an expression. Its error is always an *Error. An expression that no time ever matches
+// is an error, too.
 func Parse(text string) (Spec, error) {
 	s := Spec{text: text}
 	p := parser{text: text}
@@ -223,12 +231,12 @@ func (s *Spec) whyNever() string {
 // String returns the text as given to Parse.
 func (s Spec) String() string { return s.text }
 
-// Zone is the zone that CRON_TZ= names in the text, or "" without one. Whether this machine knows the zone is for LoadZone to
-// say, because a schedule may be read where the zone is not known.
+// Zone is the zone that CRON_TZ= names in the text, or "" without one. Whether this machine knows
+// the zone is for LoadZone to say, because a schedule may be read where the zone is not known.
 func (s Spec) Zone() string { return s.zone }
 
-// LoadZone is the zone of the IANA time zone database with that name. "" is UTC. The error says how a name is written. The
-// name "Local" is refused, because it means another zone on another machine.
+// LoadZone is the zone of the IANA time zone database with that name. "" is UTC. The error says how
+// a name is written. The name "Local" is refused, because it means another zone on another machine.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New(`zone "Local" is another one on each machine: name it like Europe/Berlin`)
@@ -240,7 +248,8 @@ func LoadZone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// UnknownZoneError says that the zone data of this process lacks a zone, or that its name is malformed.
+// UnknownZoneError says that the zone data of this process lacks a zone, or that its name is
+// malformed.
 type UnknownZoneError struct{ Name string }
 
 func (e *UnknownZoneError) Error() string {

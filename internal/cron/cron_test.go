@@ -31,9 +31,10 @@ func zones(t *testing.T) (names []string) {
 	return names
 }
 
-// TestEveryChangeOfEveryZone steps the minutes around each change of offset from 2018 to 2029, and around two days that a zone left
-// out. It compares what Next gives with what the wall showed: fixed times at the first instant at which the wall reaches or passes
-// them, intervals whenever it matches.
+// TestEveryChangeOfEveryZone steps the minutes around each change of offset from 2018 to 2029, and
+// around two days that a zone left out. It compares what Next gives with what the wall showed:
+// fixed times at the first instant at which the wall reaches or passes them, intervals whenever it
+// matches.
 func TestEveryChangeOfEveryZone(t *testing.T) {
 	texts := []string{"30 2 * * *", "0 0 * * *", "15 2 * * SUN", "15,45 0,1,3,12 * * *", "*/15 * * * *", "7 1-3 * * *", "15 * * * *"}
 	seen := make(map[[40]byte]bool)
@@ -58,7 +59,8 @@ func TestEveryChangeOfEveryZone(t *testing.T) {
 			}
 			seen[k] = true
 			changes++
-			// Twice in the hour that is repeated and not again for a year, so that a search which looks ahead too far misses it.
+			// Twice in the hour that is repeated and not again for a year, so that a search which
+			// looks ahead too far misses it.
 			last := change.Add(-time.Second).In(loc)
 			sparse := "20-21 " + last.Format("15 2 1") + " *"
 			compare(t, name, loc, change.Unix()-6*3600, change.Unix()+6*3600, step, append(texts[:len(texts):len(texts)], sparse))
@@ -80,7 +82,8 @@ func TestEveryChangeOfEveryZone(t *testing.T) {
 	}
 }
 
-// compare steps from one instant to another, and compares the times that Next gives with those at which the wall matches.
+// compare steps from one instant to another, and compares the times that Next gives with those at
+// which the wall matches.
 func compare(t *testing.T, name string, loc *time.Location, from, to, step int64, texts []string) {
 	t.Helper()
 	for _, text := range texts {
@@ -121,7 +124,8 @@ func compare(t *testing.T, name string, loc *time.Location, from, to, step int64
 			}
 			got, at = append(got, next.Unix()), next
 		}
-		// Next is asked at instants between the times, too, such as inside an hour that is repeated.
+		// Next is asked at instants between the times, too, such as inside an hour that is
+		// repeated.
 		for i := from; i < to; i += 7 * step {
 			n, _ := slices.BinarySearch(want, i+1)
 			if n == len(want) {
@@ -137,10 +141,12 @@ func compare(t *testing.T, name string, loc *time.Location, from, to, step int64
 	}
 }
 
-// TestMeaning has what each form of an expression means: the first times after 2026-01-01 00:00 in UTC, a Thursday.
+// TestMeaning has what each form of an expression means: the first times after 2026-01-01 00:00 in
+// UTC, a Thursday.
 func TestMeaning(t *testing.T) {
 	for text, want := range map[string]string{
-		// 0 and 7 are both Sunday, alone, in a list, at the end and at the start of a range, with a step, and with # and L.
+		// 0 and 7 are both Sunday, alone, in a list, at the end and at the start of a range, with a
+		// step, and with # and L.
 		"0 9 * * 7":       "01-04 09:00, 01-11 09:00",
 		"0 9 * * 0":       "01-04 09:00, 01-11 09:00",
 		"0 9 * * 5-7":     "01-02 09:00, 01-03 09:00, 01-04 09:00, 01-09 09:00",
@@ -151,7 +157,8 @@ func TestMeaning(t *testing.T) {
 		"0 9 * * 7#2":     "01-11 09:00, 02-08 09:00, 03-08 09:00",
 		"0 9 * * 7L":      "01-25 09:00, 02-22 09:00, 03-29 09:00",
 		"0 9 * * SUN#5":   "03-29 09:00, 05-31 09:00",
-		// Steps: from the start of a range, from a number to the last value, and not across the end.
+		// Steps: from the start of a range, from a number to the last value, and not across the
+		// end.
 		"50/5 3 1 * *":        "01-01 03:50, 01-01 03:55, 02-01 03:50",
 		"10-20/7 3 1 * *":     "01-01 03:10, 01-01 03:17, 02-01 03:10",
 		"*/25 0 1 * *":        "01-01 00:25, 01-01 00:50, 02-01 00:00",

@@ -11,8 +11,8 @@ import (
 type limit struct {
 	name        string
 	first, last int
-	// open is the last value that * and a step without an end reach. It differs from last for the day of the week, where 7 is
-	// Sunday once more.
+	// open is the last value that * and a step without an end reach. It differs from last for the
+	// day of the week, where 7 is Sunday once more.
 	open  int
 	names []string // the names of values, from first on
 	isDay bool
@@ -30,8 +30,8 @@ var (
 
 // field is one field that was read.
 type field struct {
-	// open fields begin with * or are ?. If one of the two day fields is open, or the day of week begins with +, a day has to
-	// match both of them, otherwise one of them.
+	// open fields begin with * or are ?. If one of the two day fields is open, or the day of week
+	// begins with +, a day has to match both of them, otherwise one of them.
 	open  bool
 	items []item
 }
@@ -190,8 +190,8 @@ func (p *parser) item(w word, l limit) (item, error) {
 	return i, nil
 }
 
-// backwards says how to write a range whose first value is greater than its last: as two ranges, such as 22-23,0-2 for 22-2 of the hours,
-// and for years the other way round.
+// backwards says how to write a range whose first value is greater than its last: as two ranges,
+// such as 22-23,0-2 for 22-2 of the hours, and for years the other way round.
 func backwards(i item, l limit) string {
 	if l.name == years.name {
 		return fmt.Sprintf("write %d-%d", i.to, i.from)

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// A wall time is what the clock on the wall shows, as the seconds since 1970 that UTC would have with that date and time. A
-// search is done in wall times, where each day has 86400 seconds, and then brought to the zone.
+// A wall time is what the clock on the wall shows, as the seconds since 1970 that UTC would have
+// with that date and time. A search is done in wall times, where each day has 86400 seconds, and
+// then brought to the zone.
 
 const (
 	daySeconds = 24 * 60 * 60
-	// apart is more than the walls of two zones differ, and more than a clock is ever set: offsets are from -12 h to +14 h,
-	// and a country that changed sides of the date line moved by a day.
+	// apart is more than the walls of two zones differ, and more than a clock is ever set: offsets
+	// are from -12 h to +14 h, and a country that changed sides of the date line moved by a day.
 	apart = 2 * daySeconds
 )
 
@@ -66,16 +67,19 @@ func datesOf(s *Spec) dates {
 	return d
 }
 
-// Next is the first time after the given one, in the zone, or false when none comes before the end of LastYear.
+// Next is the first time after the given one, in the zone, or false when none comes before the end
+// of LastYear.
 func (s Spec) Next(after time.Time, loc *time.Location) (time.Time, bool) {
 	return s.NextBeyond(after, -apart, loc)
 }
 
-// NextBeyond is Next for a process that goes on where another one has stopped, whose zone data may be older or newer. offset
-// is the offset of the zone at the time after, in seconds east of UTC, by the data of the other process. The two processes
-// have the same clock on the wall in mind and differ in the instants that it stands for. So a fixed time that the other
-// process has had comes no second time at the instant that this process knows for it. For example, "0 9 * * *" is 07:00Z by
-// the newer data and 08:00Z by the older. After 07:00Z with an offset of 2 h comes 08:00Z of the next day by the older data.
+// NextBeyond is Next for a process that goes on where another one has stopped, whose zone data may
+// be older or newer. offset is the offset of the zone at the time after, in seconds east of UTC, by
+// the data of the other process. The two processes have the same clock on the wall in mind and
+// differ in the instants that it stands for. So a fixed time that the other process has had comes
+// no second time at the instant that this process knows for it. For example, "0 9 * * *" is 07:00Z
+// by the newer data and 08:00Z by the older. After 07:00Z with an offset of 2 h comes 08:00Z of the
+// next day by the older data.
 func (s Spec) NextBeyond(after time.Time, offset int, loc *time.Location) (time.Time, bool) {
 	from := max(after.Unix(), firstWall-1) // a fraction of a second is cut off, since times are whole seconds
 	if from >= endWall {
@@ -112,8 +116,9 @@ func (s Spec) nextShown(t int64, loc *time.Location) (int64, bool) {
 		if ok && wall-offset < end {
 			return wall - offset, true
 		}
-		// No time matches from here to the end of the stretch. If the stretch is so long that no clock is set back over
-		// its start, none matches before wall either, and the years between need no look.
+		// No time matches from here to the end of the stretch. If the stretch is so long that no
+		// clock is set back over its start, none matches before wall either, and the years between
+		// need no look.
 		switch {
 		case end < t+apart:
 			t = end

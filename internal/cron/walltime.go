@@ -9,10 +9,12 @@ import (
 // localForms are the forms of a date and time on the wall.
 var localForms = [...]string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// LocalTime returns the instant at which the clocks of a zone first show a date and time, such as "2026-11-20 09:00" in
-// "Europe/Berlin". The text may have seconds, and T in the place of the space. Of a time that the clocks show twice, because they are
-// set back over it, it is the first; of a time that they never show, because they are set forward over it, it is the first instant
-// after the gap. The fixed times of a schedule follow the same rule. The zone has to be named, as LoadZone reads it.
+// LocalTime returns the instant at which the clocks of a zone first show a date and time, such as
+// "2026-11-20 09:00" in "Europe/Berlin". The text may have seconds, and T in the place of the
+// space. Of a time that the clocks show twice, because they are set back over it, it is the first;
+// of a time that they never show, because they are set forward over it, it is the first instant
+// after the gap. The fixed times of a schedule follow the same rule. The zone has to be named, as
+// LoadZone reads it.
 func LocalTime(text, zone string) (time.Time, error) {
 	if zone == "" {
 		return time.Time{}, errors.New("a time on the wall needs a zone: name it like Europe/Berlin or UTC")
@@ -34,9 +36,9 @@ func LocalTime(text, zone string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("time %q: write date and time like 2026-11-20 09:00", text)
 }
 
-// FirstInstant is when the clock on the wall first reaches or passes the date and time of wall, whose own zone does not
-// count. If clocks are set back over that time, this is the first of two instants; if they are set forward over it, the
-// first after the gap.
+// FirstInstant is when the clock on the wall first reaches or passes the date and time of wall,
+// whose own zone does not count. If clocks are set back over that time, this is the first of two
+// instants; if they are set forward over it, the first after the gap.
 func FirstInstant(wall time.Time, loc *time.Location) time.Time {
 	year, month, day := wall.Date()
 	hour, minute, second := wall.Clock()
@@ -55,8 +57,8 @@ func stretch(t int64, loc *time.Location) (offset, end int64) {
 	case until.Unix() > t:
 		end = until.Unix()
 	default:
-		// On 31 December of a leap year, package time says that the offset ended the day before, since it counts 365 days
-		// from the start of the year.
+		// On 31 December of a leap year, package time says that the offset ended the day before,
+		// since it counts 365 days from the start of the year.
 		end = t - t%daySeconds + daySeconds
 	}
 	return int64(o), end

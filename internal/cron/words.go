@@ -12,9 +12,9 @@ const mostTimes = 6
 // Words says in English when the schedule comes: "at 09:00 on Monday to Friday".
 func (s Spec) Words() string { return s.WordsLater(0) }
 
-// WordsLater is Words for something that comes later than the times of the expression by a fixed delay: "at 09:02:11 on Monday
-// to Friday". Where that cannot be said, because the delay leads into the next day or the times are many, the delay stands
-// after the words: "every hour, 2m11s later".
+// WordsLater is Words for something that comes later than the times of the expression by a fixed
+// delay: "at 09:02:11 on Monday to Friday". Where that cannot be said, because the delay leads into
+// the next day or the times are many, the delay stands after the words: "every hour, 2m11s later".
 func (s Spec) WordsLater(delay time.Duration) string {
 	if _, few := s.fewTimes(delay); delay > 0 && !few {
 		return s.words(0) + ", " + duration(delay) + " later"
@@ -104,8 +104,8 @@ func (s Spec) timeWords(delay time.Duration) string {
 	return every + " of hour " + s.hour.list(number, "hour")
 }
 
-// fewTimes lists the times of a day, each later by delay, if there are few, each is at one minute of an hour that is named, and
-// none is in the next day.
+// fewTimes lists the times of a day, each later by delay, if there are few, each is at one minute
+// of an hour that is named, and none is in the next day.
 func (s Spec) fewTimes(delay time.Duration) (times []string, few bool) {
 	if s.every > 0 || s.dates.years == nil || s.hour.all() || s.minute.all() {
 		return nil, false

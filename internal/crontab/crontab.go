@@ -1,5 +1,6 @@
-// Package crontab reads the files of cron. It guesses nothing: a line that means something which a schedule does not mean is a
-// problem, with the line's number and, where there is something, what to do instead.
+// Package crontab reads the files of cron. It guesses nothing: a line that means something which a
+// schedule does not mean is a problem, with the line's number and, where there is something, what
+// to do instead.
 package crontab
 
 import (
@@ -16,12 +17,14 @@ import (
 type Entry struct {
 	// Line is the number of the line, from 1.
 	Line int
-	// Name is made from the command and its user, so that it stays the same when lines are moved or their times are changed. Where
-	// the same command of the same user stands in several lines, the names from the second one on end with a number: "-2".
+	// Name is made from the command and its user, so that it stays the same when lines are moved or
+	// their times are changed. Where the same command of the same user stands in several lines, the
+	// names from the second one on end with a number: "-2".
 	Name string
 	// Spec is the expression, Zone the zone of the last CRON_TZ line before it; empty without one.
 	Spec, Zone string
-	// Command is the text behind the times, or behind the user in the form that has one, and User who runs it there.
+	// Command is the text behind the times, or behind the user in the form that has one, and User
+	// who runs it there.
 	Command, User string
 }
 
@@ -29,8 +32,9 @@ type Entry struct {
 type Problem struct {
 	Line int
 	Text string
-	// Left tells that a line with times was left out, so that no schedule comes of it. Otherwise the user of the file only has to know
-	// of the problem, for example of a % in a command or of a line that sets a variable.
+	// Left tells that a line with times was left out, so that no schedule comes of it. Otherwise
+	// the user of the file only has to know of the problem, for example of a % in a command or of a
+	// line that sets a variable.
 	Left bool
 }
 
@@ -38,7 +42,8 @@ func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.T
 
 var variable = regexp.MustCompile(`^["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*)$`)
 
-// Read reads a crontab. With withUser the command stands behind the name of a user, as in /etc/crontab and /etc/cron.d.
+// Read reads a crontab. With withUser the command stands behind the name of a user, as in
+// /etc/crontab and /etc/cron.d.
 func Read(text string, withUser bool) (entries []Entry, problems []Problem) {
 	r := reader{withUser: withUser, seen: make(map[string]int)}
 	for i, line := range strings.Split(text, "\n") {

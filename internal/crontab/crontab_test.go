@@ -72,8 +72,9 @@ line 22: the - before the command keeps cron from logging it, and no schedule kn
 	}
 }
 
-// The name of a line depends on its command, and on how many lines before it have the same one. It depends neither on the times nor on the
-// place of the line, so that a file that was edited can be read again.
+// The name of a line depends on its command, and on how many lines before it have the same one. It
+// depends neither on the times nor on the place of the line, so that a file that was edited can be
+// read again.
 func TestNamesStay(t *testing.T) {
 	before, _ := Read("0 9 * * * a\n0 10 * * * b\n0 11 * * * a\n", false)
 	after, _ := Read("# moved\n5 10 * * * b\n5 9 * * * a\n5 11 * * * a\n", false)
@@ -94,7 +95,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// The same command of two users is two schedules, each of which keeps its name when the line of the other one is removed.
+// The same command of two users is two schedules, each of which keeps its name when the line of the
+// other one is removed.
 func TestNamesOfUsers(t *testing.T) {
 	both, _ := Read("0 9 * * * ann tidy\n0 9 * * * bob tidy\n", true)
 	alone, _ := Read("0 9 * * * bob tidy\n", true)

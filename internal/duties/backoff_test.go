@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestPostponed: the delays of a message that is put off again and again are those of the backoff, one after the other.
+// TestPostponed: the delays of a message that is put off again and again are those of the backoff,
+// one after the other.
 func TestPostponed(t *testing.T) {
 	start := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

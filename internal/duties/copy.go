@@ -12,11 +12,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A topic with groups keeps one message until it is due. Then this duty claims it and acks it with one copy for each group, as
-// follow-ups, in one atomic step. So a message that is cancelled or moved before is so for all groups at once, a process that
-// dies meanwhile leaves no copy or all of them, and no group gets a copy twice.
+// A topic with groups keeps one message until it is due. Then this duty claims it and acks it with
+// one copy for each group, as follow-ups, in one atomic step. So a message that is cancelled or
+// moved before is so for all groups at once, a process that dies meanwhile leaves no copy or all of
+// them, and no group gets a copy twice.
 
-// copying is the duty of the topics with groups. They are found by the topics of the groups, which Configure makes.
+// copying is the duty of the topics with groups. They are found by the topics of the groups, which
+// Configure makes.
 func copying() Duty {
 	return Duty{
 		Name: "copy",
@@ -26,7 +28,8 @@ func copying() Duty {
 			}
 			return ""
 		},
-		// The settings are read, because the topic of a group that was removed stays, with its copies.
+		// The settings are read, because the topic of a group that was removed stays, with its
+		// copies.
 		Needed: func(ctx context.Context, t *Tools, topic string) (bool, error) {
 			set, err := t.Settings(ctx, topic)
 			return len(set.Groups) > 0, err
@@ -42,7 +45,8 @@ type copier struct{ *Tools }
 
 // Handle returns the ack with the copies.
 func (c copier) Handle(ctx context.Context, d *punctual.Delivery) error {
-	// The settings are read now, so that a group which was added before the message fell due gets its copy.
+	// The settings are read now, so that a group which was added before the message fell due gets
+	// its copy.
 	set, err := c.Settings(ctx, d.Topic)
 	if err != nil { // no attempt is used up, because the message may have one alone
 		c.Logger.Log(ctx, LevelOf(err), "a message waits to be copied", "topic", d.Topic, "id", d.ID, "err", err)
@@ -77,9 +81,11 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 	for i, g := range groups {
 		ms[i] = punctual.NewMessage{
 			Topic: punctual.GroupTopic(d.Topic, g), ID: id, Body: d.Body, Headers: d.Headers,
-			// Due may have moved, by a snooze of this duty. FirstDue is what the push asked for, or the last reschedule or requeue.
+			// Due may have moved, by a snooze of this duty. FirstDue is what the push asked for, or
+			// the last reschedule or requeue.
 			Due: d.FirstDue, MaxAttempts: d.MaxAttempts, DropExpired: d.DropExpired,
-			// An earlier message may have had the same ID. Its copy must not be taken for the one of this message.
+			// An earlier message may have had the same ID. Its copy must not be taken for the one
+			// of this message.
 			IfExists: punctual.IfExistsFail,
 		}
 		attributes.SetNew(&ms[i])
@@ -91,8 +97,9 @@ func newCopies(d *punctual.Delivery, groups []string, life int) *copies {
 	return c
 }
 
-// copyID returns the ID of the copies, all of which have the same: in the first life that of the message, then that with "~"
-// and a number after it, so that the copies lie in the partition of the message. When that ID would be too long, copyID returns "".
+// copyID returns the ID of the copies, all of which have the same: in the first life that of the
+// message, then that with "~" and a number after it, so that the copies lie in the partition of the
+// message. When that ID would be too long, copyID returns "".
 func copyID(d *punctual.Delivery, life int) string {
 	if life == 1 {
 		return d.ID
@@ -112,9 +119,9 @@ func (c *copies) Error() string { return fmt.Sprintf("copied to %d groups", len(
 
 func (c *copies) Unwrap() error { return c.decision }
 
-// Refused returns the ack with copies under the next ID if a group still has or remembers one with this ID: a copy of an
-// earlier message with the ID, which may be dead. Where the reason passes by itself the worker decides, and otherwise the
-// message is retried.
+// Refused returns the ack with copies under the next ID if a group still has or remembers one with
+// this ID: a copy of an earlier message with the ID, which may be dead. Where the reason passes by
+// itself the worker decides, and otherwise the message is retried.
 func (c *copies) Refused(cause error) error {
 	switch {
 	case errors.Is(cause, punctual.ErrDuplicate) && c.life <= mostLives:
@@ -125,7 +132,8 @@ func (c *copies) Refused(cause error) error {
 	return fmt.Errorf("not copied: %w", cause)
 }
 
-// Passes reports whether a refusal passes by itself, so that a message is put off without counting an attempt.
+// Passes reports whether a refusal passes by itself, so that a message is put off without counting
+// an attempt.
 func Passes(err error) bool {
 	return errors.Is(err, punctual.ErrPaused) || errors.Is(err, punctual.ErrNoSpace) || errors.Is(err, punctual.ErrOverloaded)
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// For a store that reaches only a family of topics in one step, storekit.Settle puts other follow-ups into envelopes, in the
-// companion T@out of the message's topic. This duty pushes the follow-up in an envelope to its own topic and acks the envelope. The
-// follow-up has had its ID since the settlement, and the ID stays in use for at least a day after the follow-up has finished. So a
-// follow-up is stored once although a process dies between push and ack, with one exception: a follow-up with IfExistsReplace that
-// has finished before the envelope comes again is stored a second time (docs/follow-ups.md).
+// For a store that reaches only a family of topics in one step, storekit.Settle puts other
+// follow-ups into envelopes, in the companion T@out of the message's topic. This duty pushes the
+// follow-up in an envelope to its own topic and acks the envelope. The follow-up has had its ID
+// since the settlement, and the ID stays in use for at least a day after the follow-up has
+// finished. So a follow-up is stored once although a process dies between push and ack, with one
+// exception: a follow-up with IfExistsReplace that has finished before the envelope comes again is
+// stored a second time (docs/follow-ups.md).
 
 // forwarding is the duty of the topics T@out.
 func forwarding() Duty {
@@ -36,9 +38,9 @@ func forwarding() Duty {
 const (
 	// remembered is how long the ID of a follow-up stays in use at least after it has finished.
 	remembered = 24 * time.Hour
-	// longestPush bounds one push. So that a topic which hangs does not keep the slots of the others (P14), only keptPushes of
-	// a topic may take so long. A push beside them ends after latePush, and when the topic has answered nothing for latePush no
-	// further one begins.
+	// longestPush bounds one push. So that a topic which hangs does not keep the slots of the
+	// others (P14), only keptPushes of a topic may take so long. A push beside them ends after
+	// latePush, and when the topic has answered nothing for latePush no further one begins.
 	longestPush = 5 * time.Second
 	latePush    = 300 * time.Millisecond
 	keptPushes  = 4
@@ -109,16 +111,17 @@ func (f *forwarder) forward(ctx context.Context, longest time.Duration, d *punct
 	return rs[0].Err
 }
 
-// isAgain reports whether the envelope may have been forwarded before: another delivery of it counted as an attempt, was put off, or has
-// failed before somebody requeued the envelope.
+// isAgain reports whether the envelope may have been forwarded before: another delivery of it
+// counted as an attempt, was put off, or has failed before somebody requeued the envelope.
 func isAgain(d *punctual.Delivery) bool {
 	return d.Attempt > 1 || !d.Due.Equal(d.FirstDue) || len(d.Failures) > 0
 }
 
-// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that is in use is no proof, because m may
-// be to replace what has it, or to fail then. If the store does not answer, the envelope has to wait for its next delivery, because
-// a push that fails if its ID is in use would take an earlier push of its own for that of somebody else. One who may not read
-// never learns it, so that the push decides.
+// isStored reports whether the topic has m from an earlier delivery of the envelope d. An ID that
+// is in use is no proof, because m may be to replace what has it, or to fail then. If the store
+// does not answer, the envelope has to wait for its next delivery, because a push that fails if its
+// ID is in use would take an earlier push of its own for that of somebody else. One who may not
+// read never learns it, so that the push decides.
 func (f *forwarder) isStored(ctx context.Context, d *punctual.Delivery, m *punctual.NewMessage) (bool, error) {
 	if f.Inspector == nil || m.Headers[storekit.AfterHeader] == "" {
 		return false, nil
@@ -145,7 +148,8 @@ func refused(err error) bool {
 	return false
 }
 
-// begin counts a push to the topic, and returns how long it may take: 0 if it must not begin, because the topic hangs.
+// begin counts a push to the topic, and returns how long it may take: 0 if it must not begin,
+// because the topic hangs.
 func (f *forwarder) begin(topic string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,9 +12,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Outage logs once that calls of a store fail, and once that they succeed again, although each poller of a worker and of its duties meets
-// the failure. A failure of another kind gets lines of its own, so that a topic that may not be claimed does not hide that the store has
-// gone. All methods are safe for concurrent use.
+// Outage logs once that calls of a store fail, and once that they succeed again, although each
+// poller of a worker and of its duties meets the failure. A failure of another kind gets lines of
+// its own, so that a topic that may not be claimed does not hide that the store has gone. All
+// methods are safe for concurrent use.
 type Outage struct {
 	logger *slog.Logger
 
@@ -25,7 +26,8 @@ type Outage struct {
 	told map[string]bool
 }
 
-// unreachable is the kind of every failure of a store that has gone, whether or not its answer to a call got lost.
+// unreachable is the kind of every failure of a store that has gone, whether or not its answer to a
+// call got lost.
 const unreachable = "unreachable"
 
 // kindOf returns the kind of a failure: the code of its error.
@@ -36,7 +38,8 @@ func kindOf(err error) string {
 	return storekit.ErrorCode(err)
 }
 
-// Failed notes that a call of who has failed, and logs text with args as a warning unless the log knows of this kind of failure.
+// Failed notes that a call of who has failed, and logs text with args as a warning unless the log
+// knows of this kind of failure.
 func (o *Outage) Failed(who any, err error, text string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +50,8 @@ func (o *Outage) Failed(who any, err error, text string, args ...any) {
 	o.kinds[who], o.told[kind] = kind, true
 }
 
-// Answered notes that a call of who has succeeded. When it was the last one with a kind of failure, the log is told that this is over.
+// Answered notes that a call of who has succeeded. When it was the last one with a kind of failure,
+// the log is told that this is over.
 func (o *Outage) Answered(who any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,8 +82,8 @@ func (o *Outage) Left(who any) {
 	delete(o.kinds, who)
 }
 
-// LevelOf is the level for what follows from err in the work on one message: slog.LevelDebug where the store has gone, because those who
-// poll it tell of that, otherwise slog.LevelWarn.
+// LevelOf is the level for what follows from err in the work on one message: slog.LevelDebug where
+// the store has gone, because those who poll it tell of that, otherwise slog.LevelWarn.
 func LevelOf(err error) slog.Level {
 	if kindOf(err) == unreachable {
 		return slog.LevelDebug

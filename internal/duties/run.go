@@ -15,31 +15,35 @@ import (
 )
 
 const (
-	// LookEvery is how long a Runner waits before it looks again through all topics for those that need a duty.
+	// LookEvery is how long a Runner waits before it looks again through all topics for those that
+	// need a duty.
 	LookEvery = 10 * time.Second
-	// lookAgain is how long it waits before it looks for new companions although nothing has told of one (P11), and the least time from
-	// the beginning of a look that fails to that of the next one. It is less than a second, so that what the look finds is mostly done
-	// within a second, too.
+	// lookAgain is how long it waits before it looks for new companions although nothing has told
+	// of one (P11), and the least time from the beginning of a look that fails to that of the next
+	// one. It is less than a second, so that what the look finds is mostly done within a second,
+	// too.
 	lookAgain = storekit.MaxAwait * 9 / 10
-	// lookPause is the least time from the beginning of a look to that of the next one, so that many new companions do not make it
-	// replace a worker for each.
+	// lookPause is the least time from the beginning of a look to that of the next one, so that
+	// many new companions do not make it replace a worker for each.
 	lookPause = 25 * time.Millisecond
 	// sideBySide is how many topics are asked at the same time whether they need a duty.
 	sideBySide = 16
-	// mostIdle is how many topics that need no duty, although they have the companions of one, are asked again at each look.
+	// mostIdle is how many topics that need no duty, although they have the companions of one, are
+	// asked again at each look.
 	mostIdle = 256
 )
 
-// Runner finds the topics that need a duty, again and again, and has their messages handled. Each duty has a worker of its own,
-// so that one which hangs keeps no other one waiting (P14).
+// Runner finds the topics that need a duty, again and again, and has their messages handled. Each
+// duty has a worker of its own, so that one which hangs keeps no other one waiting (P14).
 type Runner struct {
 	// Names returns the names of the topics among which the runner looks.
 	Names func(ctx context.Context) ([]string, error)
-	// Start has h handle the messages of the topics until stop is called, which waits until nothing is under way any more, but at
-	// most some seconds. lease is Duty.Lease.
+	// Start has h handle the messages of the topics until stop is called, which waits until nothing
+	// is under way any more, but at most some seconds. lease is Duty.Lease.
 	Start func(topics []string, h punctual.Handler, lease time.Duration) (stop func(), err error)
 
-	// Namer tells of new companions. Without it the runner finds them when it looks through all topics.
+	// Namer tells of new companions. Without it the runner finds them when it looks through all
+	// topics.
 	Namer storekit.TopicNamer
 	// Owns reports whether a name is one of those that Names would return. Required with Namer.
 	Owns func(name string) bool
@@ -86,8 +90,8 @@ func (r *Runner) Look() {
 	}
 }
 
-// Run has the duties done until ctx ends, and returns when their workers have stopped. Call Close after Run. The error says that the
-// store was closed before, has failed or is damaged.
+// Run has the duties done until ctx ends, and returns when their workers have stopped. Call Close
+// after Run. The error says that the store was closed before, has failed or is damaged.
 func (r *Runner) Run(ctx context.Context) (err error) {
 	watching, end := context.WithCancel(ctx)
 	defer r.stopping.Wait()
@@ -136,8 +140,9 @@ func (r *Runner) asked() bool {
 	}
 }
 
-// Close waits for the calls of Backoff and of duties that read the settings of topics, which may go on after their callers have gone.
-// From then on the settings count as not known, unless the store is no Inspector.
+// Close waits for the calls of Backoff and of duties that read the settings of topics, which may go
+// on after their callers have gone. From then on the settings count as not known, unless the store
+// is no Inspector.
 func (r *Runner) Close() {
 	_ = r.tools.Close(context.Background()) // without an end it has no error
 }
@@ -152,8 +157,9 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// adjust looks through all topics, and replaces the workers of each duty whose topics have changed. The new one begins before the old
-// ones end, which does no harm, because their claims take different messages.
+// adjust looks through all topics, and replaces the workers of each duty whose topics have changed.
+// The new one begins before the old ones end, which does no harm, because their claims take
+// different messages.
 func (r *Runner) adjust(ctx context.Context) error {
 	if r.Namer != nil { // the mark comes first, so that nothing which comes into being meanwhile is missed
 		c, err := r.Namer.NewCompanions(ctx, "", 0)
@@ -185,7 +191,8 @@ func (r *Runner) adjust(ctx context.Context) error {
 	return err
 }
 
-// add waits for new companions, and has the duties done that they need, and those that idle topics need by now.
+// add waits for new companions, and has the duties done that they need, and those that idle topics
+// need by now.
 func (r *Runner) add(ctx context.Context) error {
 	var names []string
 	if r.Namer == nil {
@@ -206,7 +213,8 @@ func (r *Runner) add(ctx context.Context) error {
 	return nil
 }
 
-// addTo has a duty done for those of the names, and of the idle topics, that need it and for which it is not done yet.
+// addTo has a duty done for those of the names, and of the idle topics, that need it and for which
+// it is not done yet.
 func (r *Runner) addTo(ctx context.Context, d Duty, now *running, names []string) error {
 	found := slices.DeleteFunc(d.topics(names), func(topic string) bool {
 		_, runs := slices.BinarySearch(now.topics, topic)
@@ -257,7 +265,8 @@ func (d Duty) topics(names []string) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// divide returns which of the topics need the duty and which do not. A topic of which that is not known needs it if was has it.
+// divide returns which of the topics need the duty and which do not. A topic of which that is not
+// known needs it if was has it.
 func (r *Runner) divide(ctx context.Context, d Duty, topics, was []string) (needed, idle []string, err error) {
 	if d.Needed == nil {
 		return topics, nil, nil
@@ -301,8 +310,8 @@ func (r *Runner) end(w *share) {
 	*w = share{}
 }
 
-// Once looks for topics, and calls do for one duty after the other that some topic needs. It is for callers that do not run the
-// Runner, and must not be called while Run runs.
+// Once looks for topics, and calls do for one duty after the other that some topic needs. It is for
+// callers that do not run the Runner, and must not be called while Run runs.
 func (r *Runner) Once(ctx context.Context, do func(topics []string, h punctual.Handler, lease time.Duration) error) error {
 	names, err := r.Names(ctx)
 	if err != nil {

@@ -7,11 +7,12 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// tickLease is the lease under which the times of a schedule are decided. Deciding takes milliseconds, and a process that dies
-// meanwhile delays the schedule by the rest of the lease.
+// tickLease is the lease under which the times of a schedule are decided. Deciding takes
+// milliseconds, and a process that dies meanwhile delays the schedule by the rest of the lease.
 const tickLease = 5 * time.Second
 
-// scheduling is the duty that stores the occurrences of recurring schedules, which are the messages of the companions T@cron.
+// scheduling is the duty that stores the occurrences of recurring schedules, which are the messages
+// of the companions T@cron.
 func scheduling() Duty {
 	return Duty{
 		Name: "schedule",

@@ -11,16 +11,16 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// watchEvery is how often the log is told of schedules that have got a problem, unless the store's clock has stepped back: then it is told
-// at once. Every clockEvery the clock is read for that.
+// watchEvery is how often the log is told of schedules that have got a problem, unless the store's
+// clock has stepped back: then it is told at once. Every clockEvery the clock is read for that.
 const (
 	watchEvery = time.Minute
 	clockEvery = 10 * time.Second
 )
 
-// watchSchedules logs which of the schedules whose duty the Runner does have a problem, once when the problem begins and once when it is
-// over, until ctx ends. It has those begin again that have decided about times ahead because the store's clock has stepped back.
-// Run waits for it.
+// watchSchedules logs which of the schedules whose duty the Runner does have a problem, once when
+// the problem begins and once when it is over, until ctx ends. It has those begin again that have
+// decided about times ahead because the store's clock has stepped back. Run waits for it.
 func (r *Runner) watchSchedules(ctx context.Context) {
 	watch := stalled.New(r.tools.Store)
 	told := make(map[stalled.Schedule]bool)
@@ -57,8 +57,9 @@ func (r *Runner) watchSchedules(ctx context.Context) {
 	}
 }
 
-// tellStalled logs what has changed since told, and brings told up to date. Schedules that have to begin again become due, so that their
-// duty does that. The time since which a schedule has its problem does not count, because it may change with each time that is left out.
+// tellStalled logs what has changed since told, and brings told up to date. Schedules that have to
+// begin again become due, so that their duty does that. The time since which a schedule has its
+// problem does not count, because it may change with each time that is left out.
 func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics []string, told map[stalled.Schedule]bool) error {
 	found, err := watch.Look(ctx, topics)
 	if err != nil {
@@ -84,7 +85,8 @@ func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics [
 		}
 	}
 	if len(wake) > 0 {
-		// What does not become due, because somebody works on it or has removed it, is found again if it has to.
+		// What does not become due, because somebody works on it or has removed it, is found again
+		// if it has to.
 		if _, err := r.tools.Store.Amend(ctx, wake); err != nil {
 			return fmt.Errorf("have schedules begin again: %w", err)
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A Runner logs a schedule that does not come once, with its problem, and once that the problem is over.
+// A Runner logs a schedule that does not come once, with its problem, and once that the problem is
+// over.
 func TestStalledSchedulesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)
@@ -59,8 +60,8 @@ func TestStalledSchedulesAreLogged(t *testing.T) {
 	})
 }
 
-// A Runner has schedules begin again within 20 s of a step of the store's clock, and within two minutes of its own start. It logs that
-// they had decided about times ahead.
+// A Runner has schedules begin again within 20 s of a step of the store's clock, and within two
+// minutes of its own start. It logs that they had decided about times ahead.
 func TestSchedulesBeginAgain(t *testing.T) {
 	for name, during := range map[string]bool{"a step while it runs": true, "a step before it runs": false} {
 		t.Run(name, func(t *testing.T) {

@@ -1,10 +1,11 @@
-// Package heap has priority queues whose items know their place, so that each can be moved and taken out.
+// Package heap has priority queues whose items know their place, so that each can be moved and
+// taken out.
 package heap
 
 import "slices"
 
-// Order is the order of a queue: a slice whose first item comes before all others. Nil is an empty queue. A sorted slice
-// is a queue, too.
+// Order is the order of a queue: a slice whose first item comes before all others. Nil is an empty
+// queue. A sorted slice is a queue, too.
 type Order[T any] struct {
 	// Before tells whether a comes before b.
 	Before func(a, b T) bool
@@ -21,8 +22,8 @@ func (o Order[T]) Push(q *[]T, x T) {
 // Fix moves an item of the queue to its place, after what orders it has changed.
 func (o Order[T]) Fix(q []T, x T) { o.put(q, *o.Place(x), x) }
 
-// Remove takes an item out of the queue. When the queue fills less than a quarter of a slice with room for more than 64 items,
-// Remove gives memory back.
+// Remove takes an item out of the queue. When the queue fills less than a quarter of a slice with
+// room for more than 64 items, Remove gives memory back.
 func (o Order[T]) Remove(q *[]T, x T) {
 	var none T
 	left, last := (*q)[:len(*q)-1], (*q)[len(*q)-1]
@@ -53,8 +54,8 @@ func (o Order[T]) Sort(q []T) {
 	}
 }
 
-// First returns the items of a queue for which in holds, in no particular order. If in holds for an item, it must hold for all
-// items that come before that one.
+// First returns the items of a queue for which in holds, in no particular order. If in holds for an
+// item, it must hold for all items that come before that one.
 func First[T any](q []T, in func(x T) bool) (found []T) {
 	for next := []int{0}; len(next) > 0; {
 		i := next[len(next)-1]

@@ -1,5 +1,6 @@
-// Package httproute finds the row of a table of routes that a request is for, in the server and in the console. It is not http.ServeMux,
-// which redirects a path with // instead of refusing it, and writes answers of its own for a path or a method that it does not know.
+// Package httproute finds the row of a table of routes that a request is for, in the server and in
+// the console. It is not http.ServeMux, which redirects a path with // instead of refusing it, and
+// writes answers of its own for a path or a method that it does not know.
 package httproute
 
 import (
@@ -8,7 +9,8 @@ import (
 	"strings"
 )
 
-// Table has the routes of a handler. R is whatever the handler knows of a route. A Table does not change, so it is safe for concurrent use.
+// Table has the routes of a handler. R is whatever the handler knows of a route. A Table does not
+// change, so it is safe for concurrent use.
 type Table[R any] struct{ rows []row[R] }
 
 type row[R any] struct {
@@ -17,8 +19,9 @@ type row[R any] struct {
 	route    R
 }
 
-// New returns a table of routes. pattern gives the method of a route and its path, in which a segment in braces is a parameter:
-// "/v1/topics/{topic}". A route for GET also has the requests with HEAD.
+// New returns a table of routes. pattern gives the method of a route and its path, in which a
+// segment in braces is a parameter: "/v1/topics/{topic}". A route for GET also has the requests
+// with HEAD.
 func New[R any](routes []R, pattern func(R) (method, path string)) *Table[R] {
 	t := &Table[R]{rows: make([]row[R], len(routes))}
 	for i, route := range routes {
@@ -36,8 +39,9 @@ func split(path string) []string {
 	return strings.Split(path[1:], "/")
 }
 
-// Find returns the route for a method and the decoded segments of a path, with the values of its parameters by name. When none has both, ok
-// is false, and allowed names the methods that the path does have.
+// Find returns the route for a method and the decoded segments of a path, with the values of its
+// parameters by name. When none has both, ok is false, and allowed names the methods that the path
+// does have.
 func (t *Table[R]) Find(method string, segments []string) (route R, values map[string]string, allowed []string, ok bool) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -55,7 +59,8 @@ func (t *Table[R]) Find(method string, segments []string) (route R, values map[s
 	return route, nil, allowed, false
 }
 
-// match compares the segments of a path with those of the pattern, and returns the values of the parameters.
+// match compares the segments of a path with those of the pattern, and returns the values of the
+// parameters.
 func (r *row[R]) match(segments []string) (values map[string]string, ok bool) {
 	if len(r.segments) != len(segments) {
 		return nil, false

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// asynqQueues is the set of the names of asynq's queues. Asynq keeps the IDs of a queue's scheduled and retried tasks in sorted sets, with
-// scores in seconds, and each task in a hash of its own.
+// asynqQueues is the set of the names of asynq's queues. Asynq keeps the IDs of a queue's scheduled
+// and retried tasks in sorted sets, with scores in seconds, and each task in a hash of its own.
 const asynqQueues = "asynq:queues"
 
 // What a task carries that a message does not is kept in headers with these names, except what
@@ -48,7 +48,8 @@ type asynqTask struct {
 	lock string
 }
 
-// sum is the checksum that the script compares when it takes the task, so that a task that changed meanwhile stays.
+// sum is the checksum that the script compares when it takes the task, so that a task that changed
+// meanwhile stays.
 func (t *asynqTask) sum() string {
 	sum := sha1.Sum([]byte(t.msg))
 	return hex.EncodeToString(sum[:])
@@ -86,8 +87,9 @@ func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *p
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// asynqID returns the task's own ID if that is a UUID, as asynq makes them. A program that chooses IDs may use one again when
-// its task is done, so such a task gets an ID that is made of its queue, ID, score and content.
+// asynqID returns the task's own ID if that is a UUID, as asynq makes them. A program that chooses
+// IDs may use one again when its task is done, so such a task gets an ID that is made of its queue,
+// ID, score and content.
 func asynqID(queue string, e *entry) string {
 	if uuid.MatchString(e.member) {
 		return e.member

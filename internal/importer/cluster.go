@@ -22,8 +22,8 @@ func primaries(ctx context.Context, cluster *redis.ClusterClient) ([]redis.Cmdab
 	return out, err
 }
 
-// stagingKey returns the key of the staging hash of a set. The key is in the hash slot of the set, so that one script may change
-// both.
+// stagingKey returns the key of the staging hash of a set. The key is in the hash slot of the set,
+// so that one script may change both.
 func stagingKey(set string) string {
 	switch {
 	case hashTag(set) != set:
@@ -40,8 +40,8 @@ func stagingKey(set string) string {
 	}
 }
 
-// hashTag returns the part of a key that decides its slot: the text between the first { and the next }, or the whole key when
-// there is no such text.
+// hashTag returns the part of a key that decides its slot: the text between the first { and the
+// next }, or the whole key when there is no such text.
 func hashTag(key string) string {
 	_, behind, ok := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(behind, "}")
@@ -51,8 +51,8 @@ func hashTag(key string) string {
 	return tag
 }
 
-// slotOf returns the hash slot of a key in Redis Cluster: CRC-16/XMODEM of its hash tag, modulo 16384
-// (Redis Cluster specification, appendix A).
+// slotOf returns the hash slot of a key in Redis Cluster: CRC-16/XMODEM of its hash tag, modulo
+// 16384 (Redis Cluster specification, appendix A).
 func slotOf(key string) int {
 	crc := uint16(0)
 	for _, b := range []byte(hashTag(key)) {

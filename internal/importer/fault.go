@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fault returns err with a text in front: what could not be done on the source, and what to do about that
-// where it is known.
+// fault returns err with a text in front: what could not be done on the source, and what to do
+// about that where it is known.
 func fault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if c := remedy(err); c != "" {

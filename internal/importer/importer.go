@@ -1,20 +1,21 @@
-// Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into a Punctual
-// store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue or asynq, in PostgreSQL a table
-// of a program's own or River. It is what "punctual import" runs. ReadSchedules, for "punctual schedule import", reads the
-// recurring schedules of asynq and BullMQ.
+// Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into
+// a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue or
+// asynq, in PostgreSQL a table of a program's own or River. It is what "punctual import" runs.
+// ReadSchedules, for "punctual schedule import", reads the recurring schedules of asynq and BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
-//  1. take: one atomic step on the source's server removes the message from the other system and puts it into staging, a
-//     hash or table beside it. So no consumer of the other system that takes a message in one step can have it as well. With
-//     Options.Leave the run keeps away from messages that other consumers may be working on.
-//  2. push: the message is stored under an ID that is made from the message itself. A second push of the same message
-//     finds that ID in use and changes nothing, as long as the topic remembers it. Where the topic may have forgotten the ID,
-//     Options.Uncertain decides.
+//  1. take: one atomic step on the source's server removes the message from the other system and
+//     puts it into staging, a hash or table beside it. So no consumer of the other system that
+//     takes a message in one step can have it as well. With Options.Leave the run keeps away from
+//     messages that other consumers may be working on.
+//  2. push: the message is stored under an ID that is made from the message itself. A second push
+//     of the same message finds that ID in use and changes nothing, as long as the topic remembers
+//     it. Where the topic may have forgotten the ID, Options.Uncertain decides.
 //  3. finish: the message is removed from staging.
 //
-// A run begins with the messages that earlier runs left in staging. See docs/importing.md for the layouts of the other
-// systems, and decision 13 for why it is done this way.
+// A run begins with the messages that earlier runs left in staging. See docs/importing.md for the
+// layouts of the other systems, and decision 13 for why it is done this way.
 package importer
 
 import (
@@ -48,19 +49,21 @@ const (
 	River Kind = "river"
 )
 
-// DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into, unless Options.DedupeWindow names
-// another.
+// DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into,
+// unless Options.DedupeWindow names another.
 const DefaultDedupeWindow = 7 * 24 * time.Hour
 
-// Decision says what to do with a staged message of which nobody can know whether an earlier run has stored it. A message whose record
-// in staging cannot be read stays there, whatever the decision is.
+// Decision says what to do with a staged message of which nobody can know whether an earlier run
+// has stored it. A message whose record in staging cannot be read stays there, whatever the
+// decision is.
 type Decision string
 
 // The decisions about such a message.
 const (
 	// LeaveUncertain leaves the message in staging and reports it.
 	LeaveUncertain Decision = "leave"
-	// PushUncertain stores the message, which may then be delivered a second time. If the message cannot be read, it stays in staging.
+	// PushUncertain stores the message, which may then be delivered a second time. If the message
+	// cannot be read, it stays in staging.
 	PushUncertain Decision = "push"
 	// DropUncertain removes the message, which is lost if no earlier run stored it.
 	DropUncertain Decision = "drop"
@@ -71,54 +74,59 @@ const (
 // Options says what to import, and how. The zero value of a field is its default.
 type Options struct {
 	Kind Kind
-	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq, River) or the table
-	// (Postgres) to take over. None means all that are found; a ZSet and a table need one.
+	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq,
+	// River) or the table (Postgres) to take over. None means all that are found; a ZSet and a
+	// table need one.
 	Names []string
-	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are "order" and "ack",
-	// default "order". For Asynq they are "scheduled" and "retry", for River "scheduled" and "retryable", default
-	// both.
+	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are
+	// "order" and "ack", default "order". For Asynq they are "scheduled" and "retry", for River
+	// "scheduled" and "retryable", default both.
 	Parts []string
 	// Topic is the topic that everything is imported into, if not empty.
 	Topic string
-	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is imported into the topic of the same name.
+	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is
+	// imported into the topic of the same name.
 	Topics map[string]string
 	// ByType makes the type of an Asynq task, or the kind of a River job, its topic.
 	ByType bool
-	// Columns are the columns of a program's table (Postgres), Where a condition in SQL that is true of its pending rows.
+	// Columns are the columns of a program's table (Postgres), Where a condition in SQL that is
+	// true of its pending rows.
 	Columns Columns
 	Where   string
 	// Table is the name of River's table, river_job by default.
 	Table string
-	// Unit is the unit of the scores of a ZSet, or of a due column of numbers: time.Second or time.Millisecond. With 0 Survey
-	// guesses it.
+	// Unit is the unit of the scores of a ZSet, or of a due column of numbers: time.Second or
+	// time.Millisecond. With 0 Survey guesses it.
 	Unit time.Duration
 	// Codec is how Redisson encoded the bodies: CodecRaw by default.
 	Codec Codec
-	// Leave leaves messages to the consumers of the other system if they are due already or within this time. 0 takes all
-	// messages.
+	// Leave leaves messages to the consumers of the other system if they are due already or within
+	// this time. 0 takes all messages.
 	Leave time.Duration
 	// Spread delivers messages whose due time has passed evenly over this time from now on.
 	// 0 delivers them at once.
 	Spread time.Duration
-	// Follow makes the run go on until the context ends, the limit is reached or there is an error. A second after each round it
-	// imports what was added meanwhile to the sets and tables that it found at its beginning.
+	// Follow makes the run go on until the context ends, the limit is reached or there is an error.
+	// A second after each round it imports what was added meanwhile to the sets and tables that it
+	// found at its beginning.
 	Follow bool
 	// Limit is the number of taken messages after which the run ends. 0 is no limit.
 	Limit int64
-	// DedupeWindow is the least duplicate window of the target topics; a shorter one is lengthened. A run that was killed can
-	// be resumed within it. DefaultDedupeWindow by default.
+	// DedupeWindow is the least duplicate window of the target topics; a shorter one is lengthened.
+	// A run that was killed can be resumed within it. DefaultDedupeWindow by default.
 	DedupeWindow time.Duration
 	// Uncertain says what to do with uncertain messages. LeaveUncertain by default.
 	Uncertain Decision
-	// Target names the target store, so that a run does not push messages that were staged for another store, unless Uncertain is
-	// PushUncertain.
+	// Target names the target store, so that a run does not push messages that were staged for
+	// another store, unless Uncertain is PushUncertain.
 	Target string
-	// Rejected, if not nil, is called once with each message that cannot be imported and is left where it is. Its error ends
-	// the run.
+	// Rejected, if not nil, is called once with each message that cannot be imported and is left
+	// where it is. Its error ends the run.
 	Rejected func(Reject) error
 	// Started, if not nil, is called with the number of messages before the first one is read.
 	Started func(total int64)
-	// Progress, if not nil, is called from time to time with the number of messages that were read or moved.
+	// Progress, if not nil, is called from time to time with the number of messages that were read
+	// or moved.
 	Progress func(done int64)
 	// Logger gets what is worth knowing beside the report; nil discards it.
 	Logger *slog.Logger

@@ -285,7 +285,8 @@ func TestRedisson(t *testing.T) {
 	}
 }
 
-// Whatever bytes the value has, unpack returns it from the new layout, and from the old one if its first random byte is not 8.
+// Whatever bytes the value has, unpack returns it from the new layout, and from the old one if its
+// first random byte is not 8.
 func TestUnpack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := string(rapid.SliceOf(rapid.Byte()).Draw(t, "value"))

@@ -15,13 +15,15 @@ import (
 )
 
 const (
-	// passes bounds how often moveSet reads a set from its beginning. A pass does not see what is added behind the place that
-	// it has reached, so another pass follows. The bound is for a set that is added to all the time, which has no end.
+	// passes bounds how often moveSet reads a set from its beginning. A pass does not see what is
+	// added behind the place that it has reached, so another pass follows. The bound is for a set
+	// that is added to all the time, which has no end.
 	passes = 3
 	// batchTime bounds how long one batch may take from its take to its finish. A run that is
 	// interrupted ends the batch under way first.
 	batchTime = time.Minute
-	// pushTries bounds how often a batch is pushed while the outcome is unknown, or the store is overloaded or cannot be reached.
+	// pushTries bounds how often a batch is pushed while the outcome is unknown, or the store is
+	// overloaded or cannot be reached.
 	pushTries = 5
 	pushPause = 100 * time.Millisecond
 	// followPause is how long Follow waits before it reads the source again.
@@ -40,18 +42,20 @@ type mover struct {
 	store  punctual.Store
 	topics punctual.Inspector
 	report *Report
-	// remember is the duplicate window that each topic had when this run first asked, and prepared has the topics whose window this
-	// run has found long enough or has lengthened.
+	// remember is the duplicate window that each topic had when this run first asked, and prepared
+	// has the topics whose window this run has found long enough or has lengthened.
 	remember map[string]time.Duration
 	prepared map[string]bool
 	left     int64 // of the limit
 }
 
-// Move imports into store: first what earlier runs left in staging, then what is in the sources. When ctx ends, Move finishes the
-// batch under way and returns ctx's error; with Options.Follow the end of ctx is no error once the sources are counted. The report is
-// returned in any case, and says what was done until then.
+// Move imports into store: first what earlier runs left in staging, then what is in the sources.
+// When ctx ends, Move finishes the batch under way and returns ctx's error; with Options.Follow the
+// end of ctx is no error once the sources are counted. The report is returned in any case, and says
+// what was done until then.
 //
-// A message that cannot be read, or that the store refuses as invalid or too large, does not end the run; see Options.Rejected.
+// A message that cannot be read, or that the store refuses as invalid or too large, does not end
+// the run; see Options.Rejected.
 func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, error) {
 	m, err := im.mover(store)
 	if err != nil {
@@ -120,7 +124,8 @@ func (m *mover) moveOnce(ctx context.Context, sources []*source) error {
 	return nil
 }
 
-// countAgain notes how many messages are left in the sources and in staging, also after an interrupt.
+// countAgain notes how many messages are left in the sources and in staging, also after an
+// interrupt.
 func (m *mover) countAgain(ctx context.Context, sources []*source) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
@@ -136,7 +141,8 @@ func (m *mover) countAgain(ctx context.Context, sources []*source) error {
 	return nil
 }
 
-// moveSet moves a set in passes, until one finds nothing to take or there were as many as passes allows.
+// moveSet moves a set in passes, until one finds nothing to take or there were as many as passes
+// allows.
 func (m *mover) moveSet(ctx context.Context, s *source, r *SetReport) error {
 	for range passes {
 		before := r.Stored + r.Duplicates + r.Gone
@@ -189,8 +195,9 @@ func (m *mover) visit(ctx context.Context, s *source, r *SetReport, es []*entry)
 	return stay, nil
 }
 
-// batches divides entries into batches. With a limit no batch is larger than what is left of the limit when the batch is taken, and
-// another batch may follow, because some of a batch may have gone before they could be taken.
+// batches divides entries into batches. With a limit no batch is larger than what is left of the
+// limit when the batch is taken, and another batch may follow, because some of a batch may have
+// gone before they could be taken.
 func (m *mover) batches(es []*entry) iter.Seq[[]*entry] {
 	return func(yield func([]*entry) bool) {
 		for len(es) > 0 {
@@ -260,8 +267,9 @@ func (m *mover) moveBatch(ctx context.Context, s *source, r *SetReport, es []*en
 	return stay, err
 }
 
-// takeUnlocked takes a batch. It waits while a consumer of BeeDelayQueue holds the lock, because such a consumer hands out what
-// it has read without checking that it was still there when it removed it.
+// takeUnlocked takes a batch. It waits while a consumer of BeeDelayQueue holds the lock, because
+// such a consumer hands out what it has read without checking that it was still there when it
+// removed it.
 func (m *mover) takeUnlocked(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	for range lockTries {
 		answers, err := m.im.from.take(ctx, s, es)
@@ -336,8 +344,8 @@ func count(r *SetReport, s punctual.PushStatus) {
 	}
 }
 
-// deliverFailed handles a push that failed or whose outcome is unknown. Only messages that certainly no push of this
-// run or an earlier one has stored may go back to the source.
+// deliverFailed handles a push that failed or whose outcome is unknown. Only messages that
+// certainly no push of this run or an earlier one has stored may go back to the source.
 func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es []*entry, never bool, cause error) (map[*entry]bool, error) {
 	if !never {
 		m.report.Unfinished += int64(len(es))
@@ -347,8 +355,9 @@ func (m *mover) deliverFailed(ctx context.Context, s *source, r *SetReport, es [
 	return returned, errors.Join(fmt.Errorf("push into the store: %w", cause), err)
 }
 
-// classify decides what a push result means. Without problem and error the store has the message, or has had it. A problem leaves this
-// one message in the source or in staging, and an error ends the run.
+// classify decides what a push result means. Without problem and error the store has the message,
+// or has had it. A problem leaves this one message in the source or in staging, and an error ends
+// the run.
 func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult, sure bool) (*problem, error) {
 	if errors.Is(res.Err, punctual.ErrInvalid) || errors.Is(res.Err, punctual.ErrTooLarge) {
 		return problemf(Refused, "the store refused it: %v", res.Err), nil
@@ -363,8 +372,8 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	if res.Status != punctual.PushDuplicate || !sure || res.Existing == punctual.StateNone {
 		return nil, nil
 	}
-	// No earlier push of this run has stored it. So the stored message is either the same one, for instance because the source was
-	// set back, or another one.
+	// No earlier push of this run has stored it. So the stored message is either the same one, for
+	// instance because the source was set back, or another one.
 	there, err := m.topics.Get(ctx, e.message.Topic, e.message.ID)
 	if errors.Is(err, punctual.ErrNotFound) {
 		return nil, nil
@@ -378,8 +387,9 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	return nil, nil
 }
 
-// sameMessage reports whether a stored message is the one that is imported. A different message may have the same ID if a
-// program chose the ID, or if it was made of too little, as those of BeeDelayQueue, of which two can be equal.
+// sameMessage reports whether a stored message is the one that is imported. A different message may
+// have the same ID if a program chose the ID, or if it was made of too little, as those of
+// BeeDelayQueue, of which two can be equal.
 func sameMessage(there *punctual.Info, m *punctual.NewMessage) bool {
 	return bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers) && (there.Attempt > 0 || there.Due.Equal(m.Due))
 }
@@ -408,8 +418,9 @@ func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*ent
 	return returned, m.im.opt.step("returned")
 }
 
-// push pushes a batch. When the outcome is unknown it pushes the batch again, which does no harm because the IDs are the
-// same. sure tells that no earlier try can have stored any of them, because each one that failed certainly did nothing.
+// push pushes a batch. When the outcome is unknown it pushes the batch again, which does no harm
+// because the IDs are the same. sure tells that no earlier try can have stored any of them, because
+// each one that failed certainly did nothing.
 func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushResult, sure bool, err error) {
 	ms := make([]punctual.NewMessage, len(es))
 	for i, e := range es {
@@ -432,8 +443,8 @@ func (m *mover) push(ctx context.Context, es []*entry) (results []punctual.PushR
 	}
 }
 
-// prepareTopics lengthens the duplicate windows of the topics where they are too short, before the messages are taken, or
-// are pushed from staging.
+// prepareTopics lengthens the duplicate windows of the topics where they are too short, before the
+// messages are taken, or are pushed from staging.
 func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
 	for _, e := range es {
 		if m.prepared[e.message.Topic] {
@@ -470,7 +481,8 @@ func (m *mover) remembers(ctx context.Context, topic string) (time.Duration, err
 	return settings.DedupeWindow, nil
 }
 
-// spreadOf returns a part of a span. The part depends on the ID alone, so that a second try spreads a message alike.
+// spreadOf returns a part of a span. The part depends on the ID alone, so that a second try spreads
+// a message alike.
 func spreadOf(id string, span time.Duration) time.Duration {
 	h := fnv.New64a()
 	h.Write([]byte(id))

@@ -128,9 +128,10 @@ func (r *rig) killed(o Options, step string, nth int) {
 // A run that is killed between any two steps and begun again delivers each message exactly once. It
 // does so also where what it had pushed was delivered and finished in between.
 func TestKilledAtEachStep(t *testing.T) {
-	// The number says at which step of this name the second run is killed: at that of the batch which the first run had not begun. A
-	// first run that was killed behind its push has left a batch that the second run pushes again, so the second push is that of the
-	// new batch. Nothing is taken twice, and a first run that was killed behind its finish has left nothing to finish.
+	// The number says at which step of this name the second run is killed: at that of the batch
+	// which the first run had not begun. A first run that was killed behind its push has left a
+	// batch that the second run pushes again, so the second push is that of the new batch. Nothing
+	// is taken twice, and a first run that was killed behind its finish has left nothing to finish.
 	second := map[string]int{"taken": 1, "pushed": 2, "finished": 1}
 	for _, k := range allKinds() {
 		for step, nth := range second {
@@ -203,8 +204,8 @@ func refuseAll(context.Context, []punctual.NewMessage, punctual.Store) ([]punctu
 // isScript picks what runs a script.
 func isScript(words []string) bool { return strings.HasPrefix(strings.ToLower(words[0]), "eval") }
 
-// When the answer of a script is lost, the client sends it a second time; whichever script it is, each
-// message is delivered once.
+// When the answer of a script is lost, the client sends it a second time; whichever script it is,
+// each message is delivered once.
 func TestLostAnswersOfTheSource(t *testing.T) {
 	plays := map[string]func(r *rig, o Options){
 		"a move": func(r *rig, o Options) { r.move(o) },
@@ -223,7 +224,8 @@ func TestLostAnswersOfTheSource(t *testing.T) {
 	for name, play := range plays {
 		for _, k := range kinds() {
 			t.Run(fmt.Sprint(k, " ", name), func(t *testing.T) {
-				// lost plays once with the answer of the nth script lost, and returns how many there were.
+				// lost plays once with the answer of the nth script lost, and returns how many
+				// there were.
 				lost := func(nth int) int {
 					r := newRig(t)
 					want := r.good(k, "jobs", 5)
@@ -310,7 +312,8 @@ func TestOneRefused(t *testing.T) {
 			return append([]punctual.PushResult{{Err: fmt.Errorf("too much: %w", punctual.ErrTooLarge)}}, res...), err
 		})
 		s := r.move(options(k)).Sets[0]
-		// The first page has room for all five, so they come in one batch; the refused one is not tried again.
+		// The first page has room for all five, so they come in one batch; the refused one is not
+		// tried again.
 		if s.Stored != 4 || s.Rejected[Refused] != 1 || s.Remaining != 1 || s.StillStaged != 0 || s.Returned != 1 {
 			t.Errorf("%s: %+v, want 4 stored and 1 refused and back", k, s)
 		}
@@ -339,8 +342,9 @@ func TestOneRefusedWhileResuming(t *testing.T) {
 	}
 }
 
-// Messages that a push without an answer may have stored do not go back, also when a second push refuses one or all of them. Those
-// that the second push does not settle stay in staging until a later run finds them in the store.
+// Messages that a push without an answer may have stored do not go back, also when a second push
+// refuses one or all of them. Those that the second push does not settle stay in staging until a
+// later run finds them in the store.
 func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	tooMuch := fmt.Errorf("too much: %w", punctual.ErrTooLarge)
 	second := map[string]struct {
@@ -393,7 +397,8 @@ func TestRefusedAfterPushWithoutAnswer(t *testing.T) {
 	}
 }
 
-// A message that a push without an answer has stored is a duplicate and no conflict, also if somebody has rescheduled it since.
+// A message that a push without an answer has stored is a duplicate and no conflict, also if
+// somebody has rescheduled it since.
 func TestRescheduledAfterPushWithoutAnswer(t *testing.T) {
 	for _, k := range allKinds() {
 		r := newRig(t)
@@ -419,7 +424,8 @@ func TestRescheduledAfterPushWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Messages that cannot be put back stay in staging, and the run says so, whether the store has refused all or one.
+// Messages that cannot be put back stay in staging, and the run says so, whether the store has
+// refused all or one.
 func TestPutBackThatFails(t *testing.T) {
 	putBack := redis.NewScript(putBackText).Hash()
 	one := func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
@@ -472,7 +478,8 @@ func TestPutBackOntoANewTask(t *testing.T) {
 	}
 }
 
-// A member that was moved to another time between being read and being taken is imported with the new time.
+// A member that was moved to another time between being read and being taken is imported with the
+// new time.
 func TestScoreThatChanges(t *testing.T) {
 	r := newRig(t)
 	first := r.now() + 3600
@@ -488,7 +495,8 @@ func TestScoreThatChanges(t *testing.T) {
 	}
 }
 
-// A run that goes on keeps the topic and the due time that the first run had decided, though its own flags say otherwise.
+// A run that goes on keeps the topic and the due time that the first run had decided, though its
+// own flags say otherwise.
 func TestResumeKeepsWhatWasDecided(t *testing.T) {
 	r := newRig(t)
 	now := r.now()
@@ -507,7 +515,8 @@ func TestResumeKeepsWhatWasDecided(t *testing.T) {
 	}
 }
 
-// A run that goes on stores what the first run had read in another way: under another unit, or with other topics.
+// A run that goes on stores what the first run had read in another way: under another unit, or with
+// other topics.
 func TestResumeWithOtherOptions(t *testing.T) {
 	byType, inSeconds, inMillis := options(Asynq), options(ZSet), options(ZSet)
 	byType.ByType, byType.Topic = true, ""
@@ -732,8 +741,8 @@ func TestOldConsumersRun(t *testing.T) {
 	}
 }
 
-// The run that took an entry can neither finish it nor put it back after another run has adopted it, and a third run that read the old
-// record cannot adopt it.
+// The run that took an entry can neither finish it nor put it back after another run has adopted
+// it, and a third run that read the old record cannot adopt it.
 func TestAdopted(t *testing.T) {
 	for _, k := range kinds() {
 		r := newRig(t)
@@ -838,7 +847,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A message that another consumer takes between being read and being taken does not count towards the limit.
+// A message that another consumer takes between being read and being taken does not count towards
+// the limit.
 func TestLimitWithoutThoseThatWent(t *testing.T) {
 	r := newRig(t)
 	members := r.good(ZSet, "jobs", 10)
@@ -992,8 +1002,8 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// Imports of a plain sorted set, Redisson and asynq work on Redis Cluster, where a script may touch one slot only. BeeDelayQueue is
-// refused there.
+// Imports of a plain sorted set, Redisson and asynq work on Redis Cluster, where a script may touch
+// one slot only. BeeDelayQueue is refused there.
 func TestSlowCluster(t *testing.T) {
 	c := redisrig.StartCluster(t, 1, 0)
 	for _, k := range []Kind{ZSet, Redisson, Asynq} {
@@ -1017,7 +1027,8 @@ func TestSlowCluster(t *testing.T) {
 	}
 }
 
-// The report of the first run says that the topic remembers finished IDs for longer now. A second run changes nothing there.
+// The report of the first run says that the topic remembers finished IDs for longer now. A second
+// run changes nothing there.
 func TestRemember(t *testing.T) {
 	r := newRig(t)
 	r.good(ZSet, "jobs", 1)
@@ -1043,8 +1054,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// A stored message is taken for the imported one when body and headers are the same, and the due time, too, unless
-// there has been an attempt, after which a retry may have moved the due time.
+// A stored message is taken for the imported one when body and headers are the same, and the due
+// time, too, unless there has been an attempt, after which a retry may have moved the due time.
 func TestSameMessage(t *testing.T) {
 	due := seconds(1_800_000_000)
 	there := func() *punctual.Info {

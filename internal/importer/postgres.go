@@ -12,26 +12,28 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pgStaging is the table in which taken rows are staged. It is in the schema of the table that they come from.
+// pgStaging is the table in which taken rows are staged. It is in the schema of the table that they
+// come from.
 const pgStaging = "punctual_import"
 
-// pgOrigin is the origin for messages in PostgreSQL: a database of River, or of a program that keeps its messages in a table of
-// its own.
+// pgOrigin is the origin for messages in PostgreSQL: a database of River, or of a program that
+// keeps its messages in a table of its own.
 type pgOrigin struct {
 	conn  *pgx.Conn
 	opt   *Options
 	table *pgTable // set by describe, which is called before it is used
 }
 
-// pgTable describes the table that is imported from. Its texts are parts of SQL statements, in which the alias of the table is t.
+// pgTable describes the table that is imported from. Its texts are parts of SQL statements, in
+// which the alias of the table is t.
 type pgTable struct {
 	name    string // as SQL names it
 	staging string
 	columns []string // the columns that can be written
 	// id is the column that names a row, idType its type; id is unique.
 	id, idType string
-	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of the column, for a
-	// timestamp in seconds.
+	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of
+	// the column, for a timestamp in seconds.
 	due, count string
 	counted    bool // the column is a number
 	body       string
@@ -46,7 +48,8 @@ type pgRow struct {
 	extra   []byte // JSON, or nil
 }
 
-// DialPostgres returns a connection, which the caller closes. Errors do not contain the URL, because it may have a password.
+// DialPostgres returns a connection, which the caller closes. Errors do not contain the URL,
+// because it may have a password.
 func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -59,8 +62,9 @@ func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// NewPostgres returns an Importer from the database behind conn, or an ErrInvalid that says which option is wrong. It sends
-// nothing to the server yet. While the Importer is in use, nothing else may use conn.
+// NewPostgres returns an Importer from the database behind conn, or an ErrInvalid that says which
+// option is wrong. It sends nothing to the server yet. While the Importer is in use, nothing else
+// may use conn.
 func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -138,7 +142,8 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 	return err
 }
 
-// columns returns the type of each column of a table by name, and sets t.columns to those that an insert may write.
+// columns returns the type of each column of a table by name, and sets t.columns to those that an
+// insert may write.
 func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, error) {
 	rows, err := o.conn.Query(ctx, `select attname::text, format_type(atttypid, atttypmod), attgenerated = '' from pg_attribute
 		where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum`, t.name)
@@ -161,7 +166,8 @@ func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, 
 	return types, nil
 }
 
-// describeOwn describes the table of a program. The options name its columns for the ID, the due time and the body.
+// describeOwn describes the table of a program. The options name its columns for the ID, the due
+// time and the body.
 func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string]string) error {
 	c := o.opt.Columns
 	for _, name := range []string{c.ID, c.Due, c.Body} {
@@ -389,7 +395,8 @@ func records(es []*entry) []string {
 	return out
 }
 
-// take moves rows into staging in one statement: the rows that have not changed since they were read and on which nobody works.
+// take moves rows into staging in one statement: the rows that have not changed since they were
+// read and on which nobody works.
 func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	if err := o.makeStaging(ctx); err != nil {
 		return nil, err
@@ -422,7 +429,8 @@ func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, e
 	return answers(es, taken, there, itemHeld), nil
 }
 
-// answers returns itemDone for the entries of the first list, other for those of the second, and itemGone for the rest.
+// answers returns itemDone for the entries of the first list, other for those of the second, and
+// itemGone for the rest.
 func answers(es []*entry, done, others []string, other int64) []int64 {
 	what := map[string]int64{}
 	for _, m := range others {
@@ -448,7 +456,8 @@ func (o *pgOrigin) makeStaging(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// When the other run was faster, PostgreSQL may refuse the row type or an entry of the catalog instead of the table.
+	// When the other run was faster, PostgreSQL may refuse the row type or an entry of the catalog
+	// instead of the table.
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && slices.Contains([]string{"23505", "42P07", "42710"}, refused.Code) {
 		if there, lookErr := o.hasStaging(ctx); lookErr == nil && there {
@@ -516,8 +525,8 @@ func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...an
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// pgFault returns err with a text in front: what could not be done on the source, and what to do about that
-// where it is known.
+// pgFault returns err with a text in front: what could not be done on the source, and what to do
+// about that where it is known.
 func pgFault(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	var refused *pgconn.PgError

@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// sql returns a connection to a database of the test's own, with a table of jobs and River's as its own migrations make it.
+// sql returns a connection to a database of the test's own, with a table of jobs and River's as its
+// own migrations make it.
 func (r *rig) sql() *pgx.Conn {
 	r.t.Helper()
 	if r.db != nil {
@@ -44,7 +45,8 @@ func (r *rig) exec(statement string, args ...any) {
 	r.must(err)
 }
 
-// tables returns what the database holds as a text, to compare: all rows of jobs and of River's table, and what is staged.
+// tables returns what the database holds as a text, to compare: all rows of jobs and of River's
+// table, and what is staged.
 func (r *rig) tables() string {
 	r.t.Helper()
 	var b strings.Builder
@@ -78,8 +80,8 @@ func (r *rig) apart(o Options) (*Importer, error) {
 	return NewPostgres(conn, o)
 }
 
-// Imports that begin at the same time all find or make the table of what is staged. What PostgreSQL refuses to the slower
-// ones differs: the table, its row type, or an entry of the catalog.
+// Imports that begin at the same time all find or make the table of what is staged. What PostgreSQL
+// refuses to the slower ones differs: the table, its row type, or an entry of the catalog.
 func TestStagingMadeAtOnce(t *testing.T) {
 	r := newRig(t)
 	r.exec("create schema shop")
@@ -105,8 +107,8 @@ func TestStagingMadeAtOnce(t *testing.T) {
 	}
 }
 
-// TestPostgresTable: a survey counts what would become of the rows of a table and changes nothing. The import that follows stores as many
-// messages as the survey said.
+// TestPostgresTable: a survey counts what would become of the rows of a table and changes nothing.
+// The import that follows stores as many messages as the survey said.
 func TestPostgresTable(t *testing.T) {
 	r := newRig(t)
 	r.exec(`insert into jobs (id, run_at, payload, state) values
@@ -205,7 +207,8 @@ func TestPostgresRefuses(t *testing.T) {
 	}
 }
 
-// A row that an old consumer works on stays its own, also when it is finished later; one that it changes is not taken.
+// A row that an old consumer works on stays its own, also when it is finished later; one that it
+// changes is not taken.
 func TestPostgresOldConsumer(t *testing.T) {
 	r := newRig(t)
 	r.good(Postgres, "jobs", 4)
@@ -252,8 +255,8 @@ func TestPostgresOldConsumer(t *testing.T) {
 	}
 }
 
-// A row with the ID of one that was imported and finished is another one: because the topic remembers the ID, the row is put back into
-// the table and reported.
+// A row with the ID of one that was imported and finished is another one: because the topic
+// remembers the ID, the row is put back into the table and reported.
 func TestPostgresSameIDAgain(t *testing.T) {
 	r := newRig(t)
 	r.good(Postgres, "jobs", 1)

@@ -9,9 +9,10 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// record is the value of a staged message. It has what the run which took the message decided about it, except the codec with
-// which its body is read. So another run with the same codec stores exactly the same message. Staging also keeps the
-// member, for asynq the hash of the task and for PostgreSQL the row, as they were.
+// record is the value of a staged message. It has what the run which took the message decided about
+// it, except the codec with which its body is read. So another run with the same codec stores
+// exactly the same message. Staging also keeps the member, for asynq the hash of the task and for
+// PostgreSQL the row, as they were.
 type record struct {
 	// Version is 1.
 	Version int `json:"v"`
@@ -23,9 +24,10 @@ type record struct {
 	Score string `json:"score"`
 	// Due is the due time of the message, in Unix ms.
 	Due int64 `json:"due"`
-	// Topic and ID say under which topic and ID the message is pushed. Target names the store into which the run that took the message
-	// was to push it. A run for another store leaves the message alone unless Options.Uncertain decides about it; with PushUncertain it
-	// pushes the message into its own store, and Target stays as it was.
+	// Topic and ID say under which topic and ID the message is pushed. Target names the store into
+	// which the run that took the message was to push it. A run for another store leaves the
+	// message alone unless Options.Uncertain decides about it; with PushUncertain it pushes the
+	// message into its own store, and Target stays as it was.
 	Topic  string `json:"topic"`
 	ID     string `json:"id"`
 	Target string `json:"target"`

@@ -16,8 +16,9 @@ type redisOrigin struct {
 	opt    *Options
 }
 
-// ownKey matches the sorted sets in which redisstore keeps a topic, behind any prefix, and that of the names of all topics behind the
-// default prefix; see docs/format-redis.md. An import from such a key would damage the store.
+// ownKey matches the sorted sets in which redisstore keeps a topic, behind any prefix, and that of
+// the names of all topics behind the default prefix; see docs/format-redis.md. An import from such
+// a key would damage the store.
 var ownKey = regexp.MustCompile(`\{[^{}]*#[0-9]+\}(@[A-Za-z0-9._-]+)?:[a-z]$|^punctual:topics$`)
 
 // now returns the time of the source's server, by which the other system judges due times.
@@ -71,8 +72,8 @@ func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key str
 	return names, nil
 }
 
-// expect returns an error if the set or the list of a source has another type than the other system gives it, or if the set is one of
-// Punctual's own. Neither need exist.
+// expect returns an error if the set or the list of a source has another type than the other system
+// gives it, or if the set is one of Punctual's own. Neither need exist.
 func (o *redisOrigin) expect(ctx context.Context, s *source) error {
 	if err := o.expectType(ctx, s.set, "zset"); err != nil {
 		return err
@@ -110,9 +111,10 @@ func (o *redisOrigin) count(ctx context.Context, s *source, members, staged *int
 	return nil
 }
 
-// guessUnit finds out the unit of the scores of a plain sorted set, if the options do not name it. Times of the years 2001 to
-// 5138 lie between 10^9 and 10^11 in seconds, and between 10^12 and 10^14 in milliseconds. When a set has scores in both ranges
-// or in neither, the unit cannot be guessed.
+// guessUnit finds out the unit of the scores of a plain sorted set, if the options do not name it.
+// Times of the years 2001 to 5138 lie between 10^9 and 10^11 in seconds, and between 10^12 and
+// 10^14 in milliseconds. When a set has scores in both ranges or in neither, the unit cannot be
+// guessed.
 func (o *redisOrigin) guessUnit(ctx context.Context, r *Report) error {
 	if o.opt.Kind != ZSet || o.opt.Unit != 0 {
 		return nil
@@ -178,7 +180,8 @@ func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	return nil
 }
 
-// noteOrphans adds to the report how many more elements Redisson's list has than its set. Those never fall due.
+// noteOrphans adds to the report how many more elements Redisson's list has than its set. Those
+// never fall due.
 func (o *redisOrigin) noteOrphans(ctx context.Context, s *source, r *SetReport) error {
 	listed, err := o.client.LLen(ctx, s.list).Result()
 	if err != nil {
@@ -197,7 +200,8 @@ func typeNames(t string) string {
 	return t
 }
 
-// staged calls visit with the entries in the staging of a source: member, record, member, record and so on.
+// staged calls visit with the entries in the staging of a source: member, record, member, record
+// and so on.
 func (o *redisOrigin) staged(ctx context.Context, s *source, visit func(pairs []string) error) error {
 	cursor := uint64(0)
 	for {
@@ -226,8 +230,8 @@ func (o *redisOrigin) readKept(ctx context.Context, s *source, es []*entry) erro
 	return o.readTasks(ctx, s, es, func(e *entry) string { return s.keptKey(e.member) })
 }
 
-// walks returns the walks that visit the members. With Redisson the walk along its list comes first, because it removes the
-// members that are in the list faster.
+// walks returns the walks that visit the members. With Redisson the walk along its list comes
+// first, because it removes the members that are in the list faster.
 func (o *redisOrigin) walks(s *source) []walk {
 	if s.list != "" {
 		return []walk{o.walkList, o.walkSet}

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// handsOff is how long a run leaves an uncertain entry alone, because the run that took the entry may still be alive and push
-// it. No batch takes that long.
+// handsOff is how long a run leaves an uncertain entry alone, because the run that took the entry
+// may still be alive and push it. No batch takes that long.
 const handsOff = 2 * batchTime
 
 // resume continues with the entries that earlier runs left in the staging of a set.
@@ -51,8 +51,9 @@ func (m *mover) resumePage(ctx context.Context, s *source, r *SetReport, pairs [
 	return m.decide(ctx, s, r, open)
 }
 
-// sort makes the messages of staged entries and divides them into three: certain entries, which may be pushed again, open ones,
-// about which people must decide, and young ones, which are in doubt as well but are left alone until handsOff has passed.
+// sort makes the messages of staged entries and divides them into three: certain entries, which may
+// be pushed again, open ones, about which people must decide, and young ones, which are in doubt as
+// well but are left alone until handsOff has passed.
 func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time) (certain, open, young []*entry, err error) {
 	for _, e := range es {
 		s.restore(e)
@@ -73,7 +74,8 @@ func (m *mover) sort(ctx context.Context, s *source, es []*entry, now time.Time)
 	return certain, open, young, nil
 }
 
-// restore makes the message of a staged entry from its record, as the run that took the entry would have pushed it.
+// restore makes the message of a staged entry from its record, as the run that took the entry would
+// have pushed it.
 func (s *source) restore(e *entry) {
 	if e.message, e.problem = s.read(e); e.problem != nil {
 		e.message = punctual.NewMessage{} // part of a message must not be pushed
@@ -86,9 +88,10 @@ func (s *source) restore(e *entry) {
 	}
 }
 
-// doubt returns why a second push of a staged entry might do harm, or nil when it certainly does not. An earlier run may have
-// pushed the message, and the message may have been delivered and have finished meanwhile. As long as the topic remembers its
-// ID, a second push is recognized as a duplicate.
+// doubt returns why a second push of a staged entry might do harm, or nil when it certainly does
+// not. An earlier run may have pushed the message, and the message may have been delivered and have
+// finished meanwhile. As long as the topic remembers its ID, a second push is recognized as a
+// duplicate.
 func (m *mover) doubt(ctx context.Context, e *entry, now time.Time) (*problem, error) {
 	if e.record.Target != m.im.opt.Target {
 		return problemf(Uncertain, "in staging: a run took it for another store; go on with that one, or decide with --uncertain"), nil
@@ -118,7 +121,8 @@ func (m *mover) pushAdopted(ctx context.Context, s *source, r *SetReport, es []*
 	return err
 }
 
-// adopt writes this run's name into the records of staged entries, and returns the entries for which that succeeded.
+// adopt writes this run's name into the records of staged entries, and returns the entries for
+// which that succeeded.
 func (m *mover) adopt(ctx context.Context, s *source, es []*entry) ([]*entry, error) {
 	if len(es) == 0 {
 		return nil, nil
@@ -136,8 +140,8 @@ func (m *mover) adopt(ctx context.Context, s *source, es []*entry) ([]*entry, er
 	return ours, m.im.opt.step("adopted")
 }
 
-// adopt writes this run's name into the records of staged entries. Its answer is itemDone for each entry for which that
-// succeeded.
+// adopt writes this run's name into the records of staged entries. Its answer is itemDone for each
+// entry for which that succeeded.
 func (im *Importer) adopt(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	old := make([]string, len(es))
 	for i, e := range es {

@@ -22,8 +22,8 @@ import (
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// shared and postgres are the servers that the tests share. Each rig begins with an empty Redis, and with a database of its own when it
-// first needs one.
+// shared and postgres are the servers that the tests share. Each rig begins with an empty Redis,
+// and with a database of its own when it first needs one.
 var (
 	shared   *redisrig.Server
 	postgres *pgrig.Server
@@ -176,7 +176,8 @@ func (r *rig) eachOnce(want []string) {
 	}
 }
 
-// everything returns all values in Redis, and what tables returns if the rig has a database, as a text, to compare.
+// everything returns all values in Redis, and what tables returns if the rig has a database, as a
+// text, to compare.
 func (r *rig) everything() string {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -282,7 +283,8 @@ func (r *rig) restore(file string) {
 	}
 }
 
-// seconds returns a due time from seconds since 1970, as BeeDelayQueue, asynq and many others count it.
+// seconds returns a due time from seconds since 1970, as BeeDelayQueue, asynq and many others count
+// it.
 func seconds(s int64) time.Time { return time.Unix(s, 0).UTC() }
 
 // faulty is a store whose pushes fail as they are told to.

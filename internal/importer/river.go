@@ -17,8 +17,8 @@ import (
 // riverTable is where River keeps its jobs, in the schema that it was migrated in.
 const riverTable = "river_job"
 
-// What a job carries that a message does not is kept in headers with these names, except what only River can use, such as its unique
-// key.
+// What a job carries that a message does not is kept in headers with these names, except what only
+// River can use, such as its unique key.
 const (
 	riverHeaderKind     = "river-kind"
 	riverHeaderQueue    = "river-queue"
@@ -99,7 +99,8 @@ func readRiver(e *entry, byType bool) (m punctual.NewMessage, p *problem) {
 	return m, nil
 }
 
-// note tells what of River's is beside a queue's scheduled jobs and stays. A table of a program's own has nothing beside it.
+// note tells what of River's is beside a queue's scheduled jobs and stays. A table of a program's
+// own has nothing beside it.
 func (o *pgOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	if s.kind != River || s.part != "scheduled" {
 		return nil

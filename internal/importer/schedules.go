@@ -21,21 +21,24 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Recurring schedules of other systems, as far as these keep them in Redis. They are read and never changed: somebody has to stop
-// the other system's scheduler, or both push.
+// Recurring schedules of other systems, as far as these keep them in Redis. They are read and never
+// changed: somebody has to stop the other system's scheduler, or both push.
 
 // ScheduleOptions says which schedules are read, and what is not written down with them.
 type ScheduleOptions struct {
-	// Topic is the topic for all, if not empty. Otherwise it is the queue, or with ByType the type of asynq's task.
+	// Topic is the topic for all, if not empty. Otherwise it is the queue, or with ByType the type
+	// of asynq's task.
 	Topic  string
 	ByType bool
-	// Zone is the zone of the times that name none: for asynq that of its scheduler (SchedulerOpts.Location), for BullMQ that of the
-	// clocks of its servers. Neither system stores it.
+	// Zone is the zone of the times that name none: for asynq that of its scheduler
+	// (SchedulerOpts.Location), for BullMQ that of the clocks of its servers. Neither system stores
+	// it.
 	Zone string
 	// Overlap and Missed are those of all schedules.
 	Overlap schedule.Overlap
 	Missed  schedule.Missed
-	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull" by default.
+	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull"
+	// by default.
 	Queues []string
 	Prefix string
 	// Now is the present time. A schedule without a time after it is left out.
@@ -46,7 +49,8 @@ type ScheduleOptions struct {
 type ScheduleProblem struct {
 	// Name is where it stands: the type of a task, or queue and scheduler.
 	Name, Text string
-	// Left tells that the schedule was left out. Otherwise it is taken, and its user should know of the problem.
+	// Left tells that the schedule was left out. Otherwise it is taken, and its user should know of
+	// the problem.
 	Left bool
 }
 
@@ -58,7 +62,8 @@ type schedules struct {
 	opt      *ScheduleOptions
 	all      []schedule.Schedule
 	problems []ScheduleProblem
-	// taken has the names of the schedules, with their topics, and for each the last number that was tried behind it, from 1.
+	// taken has the names of the schedules, with their topics, and for each the last number that
+	// was tried behind it, from 1.
 	taken map[string]int
 }
 
@@ -100,8 +105,8 @@ func (r *schedules) add(where, name string, s schedule.Schedule) {
 	r.all = append(r.all, s)
 }
 
-// scheduleName returns text as the name of a schedule: "-" stands for each character that such a name cannot have, and a text that
-// is too long is cut.
+// scheduleName returns text as the name of a schedule: "-" stands for each character that such a
+// name cannot have, and a text that is too long is cut.
 func scheduleName(text string) string {
 	const longest = schedule.MaxName - len("-9999")
 	name := strings.Map(func(c rune) rune {
@@ -116,8 +121,8 @@ func scheduleName(text string) string {
 // BullMQ is github.com/taskforcesh/bullmq. Only its schedules can be imported.
 const BullMQ Kind = "bullmq"
 
-// ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL names (Dial). problems says what a
-// user should know of them, and why others were left out.
+// ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL
+// names (Dial). problems says what a user should know of them, and why others were left out.
 func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []schedule.Schedule, problems []ScheduleProblem, err error) {
 	client, err := Dial(url)
 	if err != nil {
@@ -134,8 +139,9 @@ func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions
 	return asynqSchedules(ctx, client, o)
 }
 
-// asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running scheduler writes down its own
-// every five seconds and they expire, so a scheduler has to run meanwhile.
+// asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running
+// scheduler writes down its own every five seconds and they expire, so a scheduler has to run
+// meanwhile.
 func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []ScheduleProblem, error) {
 	keys, err := client.ZRange(ctx, "asynq:schedulers", 0, -1).Result()
 	if err != nil {
@@ -240,7 +246,8 @@ func queueFirst(options []string) []string {
 	})
 }
 
-// asynqOption applies an option that the tasks are enqueued with. It returns false where the task cannot be taken.
+// asynqOption applies an option that the tasks are enqueued with. It returns false where the task
+// cannot be taken.
 func (r *schedules) asynqOption(typ string, s *schedule.Schedule, name, value string) bool {
 	bad := func(err error) bool {
 		r.leave(typ, "option %s(%s) cannot be read: %v", name, value, err)
@@ -285,7 +292,8 @@ func (r *schedules) asynqOption(typ string, s *schedule.Schedule, name, value st
 // headerBullName has the name of the job that BullMQ would have added.
 const headerBullName = "bullmq-name"
 
-// bullSchedules reads BullMQ's job schedulers, and the repeatable jobs of its versions before 5.16 that name their times.
+// bullSchedules reads BullMQ's job schedulers, and the repeatable jobs of its versions before 5.16
+// that name their times.
 func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []ScheduleProblem, error) {
 	o.Prefix = cmp.Or(o.Prefix, "bull")
 	queues := o.Queues

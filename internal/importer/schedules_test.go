@@ -15,7 +15,8 @@ import (
 // scheduleDay is when the schedules of these tests are read.
 var scheduleDay = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-// bullSchedulers are what BullMQ 6.7.0 writes for upsertJobScheduler, and at the end what other versions write or could.
+// bullSchedulers are what BullMQ 6.7.0 writes for upsertJobScheduler, and at the end what other
+// versions write or could.
 var bullSchedulers = map[string]map[string]string{
 	"daily": {
 		"name": "make", "pattern": "0 9 * * 1-5", "tz": "Europe/Berlin", "data": `{"report":"daily"}`, "ic": "1", "offset": "0",
@@ -112,8 +113,8 @@ func TestBullSchedules(t *testing.T) {
 	}
 }
 
-// wantProblems fails the test unless the problems of each schedule are among others those of want, separated there by "; ", and no other
-// schedule has a problem.
+// wantProblems fails the test unless the problems of each schedule are among others those of want,
+// separated there by "; ", and no other schedule has a problem.
 func wantProblems(t *testing.T, problems []ScheduleProblem, want map[string]string) {
 	t.Helper()
 	said := make(map[string][]string)
@@ -222,7 +223,8 @@ func TestAsynqSchedules(t *testing.T) {
 	}
 }
 
-// asynqWritten is an entry that asynq 0.26.0 has written for a task of the queue critical with MaxRetry(4) and Timeout(90 s).
+// asynqWritten is an entry that asynq 0.26.0 has written for a task of the queue critical with
+// MaxRetry(4) and Timeout(90 s).
 const asynqWritten = "\n$ad47ae67-4ca2-4bfc-92ed-e2ed5fe7faec\x12\x0b0 9 * * 1-5\x1a\x0creport:daily\"\a{\"a\":1}*\x11Queue(\"critical\")*\x0bMaxRetry(4)*\x0eTimeout(1m30s)2\x06\b\x90\x8d\xa5\xd8\x06:\x0b\b\x80\x92\xb8\xc3\x98\xfe\xff\xff\xff\x01"
 
 func TestAsynqEntryAsWritten(t *testing.T) {
@@ -235,8 +237,8 @@ func TestAsynqEntryAsWritten(t *testing.T) {
 	}
 }
 
-// TestScheduleNamesDiffer: each schedule of a topic gets a name that no other one of the topic has, also where the made-up name of
-// one is the real name of another.
+// TestScheduleNamesDiffer: each schedule of a topic gets a name that no other one of the topic has,
+// also where the made-up name of one is the real name of another.
 func TestScheduleNamesDiffer(t *testing.T) {
 	r := newSchedules(&ScheduleOptions{Now: scheduleDay, Topic: "t"})
 	for i, name := range []string{"sync", "sync", "sync-2", "sync", "sync-2"} {

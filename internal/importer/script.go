@@ -21,8 +21,9 @@ var adoptText string
 //go:embed lua/putback.lua
 var putBackText string
 
-// runScript runs a script. When an answer is lost the client runs the script again by itself. Every script is written so that a second
-// run changes nothing more and gives the same answer, except for the answer of finish, which nobody uses.
+// runScript runs a script. When an answer is lost the client runs the script again by itself. Every
+// script is written so that a second run changes nothing more and gives the same answer, except for
+// the answer of finish, which nobody uses.
 func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []string, args []any) ([]int64, error) {
 	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
 	if err != nil {
@@ -66,7 +67,8 @@ func (s *source) taskKeys(keys []string, es []*entry) []string {
 	return keys
 }
 
-// setKeys returns the keys of the set and of its staging hash, beside if it is not empty, and the keys of asynq's tasks.
+// setKeys returns the keys of the set and of its staging hash, beside if it is not empty, and the
+// keys of asynq's tasks.
 func (s *source) setKeys(beside string, es []*entry) []string {
 	keys := []string{s.set, stagingKey(s.set)}
 	if beside != "" {
@@ -75,7 +77,8 @@ func (s *source) setKeys(beside string, es []*entry) []string {
 	return s.taskKeys(keys, es)
 }
 
-// take moves entries into staging. It returns one of the item constants for each, or a single lockHeld.
+// take moves entries into staging. It returns one of the item constants for each, or a single
+// lockHeld.
 func (o *redisOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	args := []any{string(s.kind)}
 	for _, e := range es {
@@ -108,7 +111,8 @@ func (o *redisOrigin) finish(ctx context.Context, s *source, es []*entry) error 
 	return err
 }
 
-// adopt replaces the records of staged entries. It returns itemDone for the entries that still had their old records.
+// adopt replaces the records of staged entries. It returns itemDone for the entries that still had
+// their old records.
 func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
 	var args []any
 	for i, e := range es {
@@ -117,7 +121,8 @@ func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []s
 	return o.runItems(ctx, "adopt", adoptText, []string{stagingKey(s.set)}, args, len(es))
 }
 
-// putBack returns staged entries to the other system. It returns one of the item constants for each.
+// putBack returns staged entries to the other system. It returns one of the item constants for
+// each.
 func (o *redisOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	args := []any{string(s.kind)}
 	for _, e := range es {

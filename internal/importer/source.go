@@ -17,12 +17,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// source is a sorted set or table of the other system, or a part of one, with the keys that belong to it.
+// source is a sorted set or table of the other system, or a part of one, with the keys that belong
+// to it.
 type source struct {
 	kind Kind
-	// name is the name that users of the other system know; part says which of the sets under that name this is.
+	// name is the name that users of the other system know; part says which of the sets under that
+	// name this is.
 	name, part string
-	// set is the key of the sorted set, in which members are ordered by due time. In PostgreSQL it names the source in staging.
+	// set is the key of the sorted set, in which members are ordered by due time. In PostgreSQL it
+	// names the source in staging.
 	set string
 	// list is the key of Redisson's list, which holds each member a second time.
 	list string
@@ -30,7 +33,8 @@ type source struct {
 	lock string
 	// tasks is the prefix of the keys of asynq's task hashes; the ID of a task follows.
 	tasks string
-	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds of River's jobs name the topics.
+	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds
+	// of River's jobs name the topics.
 	topic string
 	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
 	unit time.Duration
@@ -61,19 +65,23 @@ type Reason string
 const (
 	// BadScore: the score is not a plausible time.
 	BadScore Reason = "score"
-	// BadLayout: the member is not what the other system writes, or has something that no message can take over.
+	// BadLayout: the member is not what the other system writes, or has something that no message
+	// can take over.
 	BadLayout Reason = "layout"
-	// BadBody: the body is too large or not what the codec says, or no message can have these headers.
+	// BadBody: the body is too large or not what the codec says, or no message can have these
+	// headers.
 	BadBody Reason = "body"
 	// BadTopic: no topic can have that name.
 	BadTopic Reason = "topic"
-	// Conflict: the topic has another message with the same ID, or remembers the ID of a row's finished one (Postgres).
+	// Conflict: the topic has another message with the same ID, or remembers the ID of a row's
+	// finished one (Postgres).
 	Conflict Reason = "conflict"
-	// Refused: the store refuses the message as invalid or too large, although the importer's own check let it pass. Any other refusal,
-	// for instance because the topic is paused, is no Reason: it ends the run with an error.
+	// Refused: the store refuses the message as invalid or too large, although the importer's own
+	// check let it pass. Any other refusal, for instance because the topic is paused, is no Reason:
+	// it ends the run with an error.
 	Refused Reason = "refused"
-	// Uncertain: it is not known whether an earlier run has stored the message, or what is staged of it cannot be read. The message
-	// is still in staging.
+	// Uncertain: it is not known whether an earlier run has stored the message, or what is staged
+	// of it cannot be read. The message is still in staging.
 	Uncertain Reason = "uncertain"
 )
 
@@ -88,8 +96,8 @@ func problemf(r Reason, format string, args ...any) *problem {
 
 // Reject is a message that was left in the other system or in staging.
 type Reject struct {
-	// Set is the key of the sorted set, and Member its member there, byte for byte. In PostgreSQL Set is the name of the source
-	// as staging has it, and Member the ID of the row.
+	// Set is the key of the sorted set, and Member its member there, byte for byte. In PostgreSQL
+	// Set is the name of the source as staging has it, and Member the ID of the row.
 	Set, Member string
 	Score       float64
 	Reason      Reason
@@ -97,7 +105,8 @@ type Reject struct {
 	Text string
 }
 
-// sources returns the sets or tables to import from, in the order of Options.Names, or of their names if those were found.
+// sources returns the sets or tables to import from, in the order of Options.Names, or of their
+// names if those were found.
 func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 	names := im.opt.Names
 	if len(names) == 0 {
@@ -152,8 +161,8 @@ func (im *Importer) newSource(name, part string) *source {
 	return s
 }
 
-// plausible is the earliest due time that is accepted, 2001-09-09T01:46:40Z. A score before it is most likely in another
-// unit, and its message would be delivered at once.
+// plausible is the earliest due time that is accepted, 2001-09-09T01:46:40Z. A score before it is
+// most likely in another unit, and its message would be delivered at once.
 const plausible = 1e12
 
 // dueOf returns the due time that a score stands for, rounded up to whole milliseconds.
@@ -180,7 +189,8 @@ func unitName(unit time.Duration) string {
 // formatScore returns the text of a score that Redis reads as exactly the same number.
 func formatScore(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
-// makeID returns an ID made from what identifies a message in the other system, so that every run gives a message the same ID.
+// makeID returns an ID made from what identifies a message in the other system, so that every run
+// gives a message the same ID.
 func makeID(k Kind, parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -214,7 +224,8 @@ func (s *source) decode(e *entry) {
 	}
 }
 
-// dueAt sets the due time of the message. The message expires at its deadline however late it is due, or at once if the deadline is over.
+// dueAt sets the due time of the message. The message expires at its deadline however late it is
+// due, or at once if the deadline is over.
 func (e *entry) dueAt(due time.Time) {
 	e.message.Due = due
 	if !e.deadline.IsZero() {
@@ -222,8 +233,8 @@ func (e *entry) dueAt(due time.Time) {
 	}
 }
 
-// reasonOf returns the reason for an error of CheckPush. The due time and the ID of a message that was read are valid, so the
-// fault is in its topic, or else in its body or headers.
+// reasonOf returns the reason for an error of CheckPush. The due time and the ID of a message that
+// was read are valid, so the fault is in its topic, or else in its body or headers.
 func reasonOf(m *punctual.NewMessage) Reason {
 	if storekit.CheckTopic(m.Topic) != nil {
 		return BadTopic
@@ -231,7 +242,8 @@ func reasonOf(m *punctual.NewMessage) Reason {
 	return BadBody
 }
 
-// withoutKind returns the text of an error without the kind at its end: "topic is empty" of "topic is empty: invalid".
+// withoutKind returns the text of an error without the kind at its end: "topic is empty" of "topic
+// is empty: invalid".
 func withoutKind(err error) string {
 	text := err.Error()
 	for _, kind := range []error{punctual.ErrInvalid, punctual.ErrTooLarge} {

@@ -8,8 +8,8 @@ import (
 // samples is how many messages of each set a survey shows at most.
 const samples = 3
 
-// Survey reads the messages of the sources and returns what a run would find to import there. It only counts what is in staging, and
-// changes nothing.
+// Survey reads the messages of the sources and returns what a run would find to import there. It
+// only counts what is in staging, and changes nothing.
 func (im *Importer) Survey(ctx context.Context) (*Report, error) {
 	r := &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}
 	if err := im.from.guessUnit(ctx, r); err != nil {

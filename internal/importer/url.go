@@ -17,7 +17,8 @@ import (
 //	redis+sentinel://[user:password@]host[:port],host[:port].../primary[/database]
 //	redis+cluster://[user:password@]host[:port],host[:port]...
 //
-// With rediss in place of redis the connections use TLS. Errors do not contain the URL, because it may have a password.
+// With rediss in place of redis the connections use TLS. Errors do not contain the URL, because it
+// may have a password.
 func Dial(text string) (redis.UniversalClient, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	protocol, kind, _ := strings.Cut(scheme, "+")

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A walk reads firstPage members at first, and then pages of twice as many each time, up to maxPage members. After a page of more than
-// pageBytes it reads fewer.
+// A walk reads firstPage members at first, and then pages of twice as many each time, up to maxPage
+// members. After a page of more than pageBytes it reads fewer.
 const (
 	firstPage = 16
 	maxPage   = 500
@@ -44,8 +44,9 @@ func (p *pager) saw(es []*entry) {
 // visitor handles a page of entries and returns for each whether it stays in the source.
 type visitor func(ctx context.Context, es []*entry) (stay []bool, err error)
 
-// walkSet calls visit with every member of the sorted set, the earliest first. Other programs may change the set meanwhile;
-// walkSet does not visit a member that is added with an earlier score than it has reached.
+// walkSet calls visit with every member of the sorted set, the earliest first. Other programs may
+// change the set meanwhile; walkSet does not visit a member that is added with an earlier score
+// than it has reached.
 func (o *redisOrigin) walkSet(ctx context.Context, s *source, visit visitor) error {
 	var p pager
 	from, skip := math.Inf(-1), int64(0)
@@ -115,8 +116,8 @@ func (o *redisOrigin) readTasks(ctx context.Context, s *source, es []*entry, key
 	return nil
 }
 
-// walkList calls visit with the members in the order of Redisson's list. To remove a member Redis goes through the list in
-// front of it, in which with this order there are only members that stay.
+// walkList calls visit with the members in the order of Redisson's list. To remove a member Redis
+// goes through the list in front of it, in which with this order there are only members that stay.
 func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) error {
 	var p pager
 	skip := int64(0)

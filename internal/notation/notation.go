@@ -1,5 +1,6 @@
-// Package notation is how people write durations, times and backoffs: on the command line, in JSON, in requests to the server
-// and in the forms of the console. Whatever is written this way is read back as the same value.
+// Package notation is how people write durations, times and backoffs: on the command line, in JSON,
+// in requests to the server and in the forms of the console. Whatever is written this way is read
+// back as the same value.
 package notation
 
 import (
@@ -102,7 +103,8 @@ func ParseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// HasLongYear tells whether s begins with a year of five digits or more, which lies after limits.MaxDue.
+// HasLongYear tells whether s begins with a year of five digits or more, which lies after
+// limits.MaxDue.
 func HasLongYear(s string) bool {
 	year, _, dash := strings.Cut(strings.TrimPrefix(s, "+"), "-")
 	return dash && len(year) >= 5 && strings.Trim(year, "0123456789") == ""
@@ -169,8 +171,8 @@ func FormatBackoff(b punctual.Backoff) string {
 	return strings.Join(parts, ",")
 }
 
-// FormatTime writes t in UTC as ParseTime reads it. It writes three digits of a second's fraction, and more only for a
-// time finer than a millisecond.
+// FormatTime writes t in UTC as ParseTime reads it. It writes three digits of a second's fraction,
+// and more only for a time finer than a millisecond.
 func FormatTime(t time.Time) string { return string(AppendTime(nil, t)) }
 
 // AppendTime appends to b what FormatTime returns.

@@ -64,8 +64,9 @@ func (s Step) next(t time.Time) time.Time {
 	return StartOfDay(t.AddDate(0, 0, 1), t.Location())
 }
 
-// StartOfDay returns the first instant in zone that has the date of day. That is not always midnight, because some zones
-// change their clocks at midnight, so that it does not exist on that day or comes twice.
+// StartOfDay returns the first instant in zone that has the date of day. That is not always
+// midnight, because some zones change their clocks at midnight, so that it does not exist on that
+// day or comes twice.
 func StartOfDay(day time.Time, zone *time.Location) time.Time {
 	const step = 15 * time.Minute // all changes of clocks since 2000 are multiples of it
 	begun := func(t time.Time) bool { return t.In(zone).Format(time.DateOnly) >= day.Format(time.DateOnly) }
@@ -86,7 +87,8 @@ type AheadQuery struct {
 	Step  Step
 	// Steps is the number of steps.
 	Steps int
-	// Zone is the time zone in which hours and days begin; nil is UTC, and for Reader.Ahead Options.Zone.
+	// Zone is the time zone in which hours and days begin; nil is UTC, and for Reader.Ahead
+	// Options.Zone.
 	Zone *time.Location
 
 	row bool // of a table, which is counted less often than a picture
@@ -106,15 +108,18 @@ func (q AheadQuery) edges(now time.Time) []time.Time {
 	return edges
 }
 
-// Ahead says how many messages are due when. Several callers may have the same Ahead, so nobody may change it.
+// Ahead says how many messages are due when. Several callers may have the same Ahead, so nobody may
+// change it.
 type Ahead struct {
 	AheadQuery
-	// AsOf is the store's clock when the messages were counted. For the answer of a survey it is the store's clock when somebody
-	// asked, which is later.
+	// AsOf is the store's clock when the messages were counted. For the answer of a survey it is
+	// the store's clock when somebody asked, which is later.
 	AsOf time.Time
-	// Edges are when the steps begin, and when the last one ends: one more than Counts. They are in the zone asked for.
+	// Edges are when the steps begin, and when the last one ends: one more than Counts. They are in
+	// the zone asked for.
 	Edges []time.Time
-	// Counts[n] counts the messages due from Edges[n], or from when they were counted if that is later, until before Edges[n+1].
+	// Counts[n] counts the messages due from Edges[n], or from when they were counted if that is
+	// later, until before Edges[n+1].
 	Counts []int64
 	// Overdue counts the ready and leased messages, Beyond those due after the last step.
 	Overdue, Beyond int64
@@ -159,7 +164,8 @@ func (a *Ahead) take(other *Ahead) {
 	}
 }
 
-// Forecast counts ahead as of now, which is a time that the caller has just read from the store's clock.
+// Forecast counts ahead as of now, which is a time that the caller has just read from the store's
+// clock.
 func Forecast(ctx context.Context, i punctual.Inspector, q AheadQuery, now time.Time) (*Ahead, error) {
 	edges := q.edges(now)
 	width := commonWidth(edges)
@@ -180,8 +186,9 @@ func Forecast(ctx context.Context, i punctual.Inspector, q AheadQuery, now time.
 	return out, nil
 }
 
-// commonWidth returns the longest duration of which all steps between the edges are multiples. A store counts in steps of one
-// length, so it counts in these, and they are added up to hours and days that differ in length.
+// commonWidth returns the longest duration of which all steps between the edges are multiples. A
+// store counts in steps of one length, so it counts in these, and they are added up to hours and
+// days that differ in length.
 func commonWidth(edges []time.Time) time.Duration {
 	width := edges[1].Sub(edges[0])
 	for n := range len(edges) - 1 {
@@ -192,8 +199,9 @@ func commonWidth(edges []time.Time) time.Duration {
 	return width
 }
 
-// Ahead counts ahead as q says, for a page of one topic for instance. Callers share its answers, of which at most mostAsked
-// are kept. It fails with ErrCounting when the first answer takes the store longer than Options.Patience.
+// Ahead counts ahead as q says, for a page of one topic for instance. Callers share its answers, of
+// which at most mostAsked are kept. It fails with ErrCounting when the first answer takes the store
+// longer than Options.Patience.
 func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 	if r.inspector == nil {
 		return nil, fmt.Errorf("count ahead: the store cannot be inspected: %w", punctual.ErrUnsupported)
@@ -227,9 +235,10 @@ func (r *Reader) Ahead(ctx context.Context, q AheadQuery) (*Ahead, error) {
 	return a.value, nil
 }
 
-// AheadOf counts ahead for the rows of a table: as q says, but for each of the topics. It waits for all of them together no
-// longer than Options.Patience, and returns without the topics that are not counted by then. All rows together may cost what
-// one picture may, so each answer is used the longer, the more topics there are.
+// AheadOf counts ahead for the rows of a table: as q says, but for each of the topics. It waits for
+// all of them together no longer than Options.Patience, and returns without the topics that are not
+// counted by then. All rows together may cost what one picture may, so each answer is used the
+// longer, the more topics there are.
 func (r *Reader) AheadOf(ctx context.Context, q AheadQuery, topics []string) map[string]*Ahead {
 	out := make(map[string]*Ahead, len(topics))
 	if r.inspector == nil {
@@ -290,14 +299,15 @@ func (r *Reader) askedFor(q AheadQuery) *cached[*Ahead] {
 	return place(r.asked, q, mostAsked)
 }
 
-// forecast counts ahead in the store. At most two counts run at a time, because those of all pictures at once would slow down a store of
-// many messages.
+// forecast counts ahead in the store. At most two counts run at a time, because those of all
+// pictures at once would slow down a store of many messages.
 func (r *Reader) forecast(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error) {
 	a, _, err := r.timedForecast(ctx, q, now)
 	return a, err
 }
 
-// timedForecast is forecast, and also returns how long the store took. The time that it waited for other counts is not part of that.
+// timedForecast is forecast, and also returns how long the store took. The time that it waited for
+// other counts is not part of that.
 func (r *Reader) timedForecast(ctx context.Context, q AheadQuery, now time.Time) (a *Ahead, took time.Duration, err error) {
 	select {
 	case r.turn <- struct{}{}:

@@ -27,7 +27,8 @@ const (
 	KindLacking Kind = "lacking"
 	// KindSchedule: a schedule does not come.
 	KindSchedule Kind = "schedule"
-	// KindLate: the first message of a topic has been ready for long, or nobody reads the events of a topic.
+	// KindLate: the first message of a topic has been ready for long, or nobody reads the events of
+	// a topic.
 	KindLate Kind = "late"
 	// KindDeliveryPaused: claims find nothing in a topic.
 	KindDeliveryPaused Kind = "delivery paused"
@@ -48,8 +49,8 @@ func Kinds() []Kind {
 	}
 }
 
-// Finding is something that somebody should see to. The fields besides Kind, Severity and Text hold what the
-// sentence is made of, for another language, and say where to look.
+// Finding is something that somebody should see to. The fields besides Kind, Severity and Text hold
+// what the sentence is made of, for another language, and say where to look.
 type Finding struct {
 	Kind     Kind
 	Severity storekit.Severity
@@ -60,11 +61,11 @@ type Finding struct {
 	// State, From and To say which list of the topic shows it; see punctual.ListQuery.
 	State    punctual.State
 	From, To time.Time
-	// Count is how many messages it is about: the ready ones of a topic that is late or whose delivery is paused, those of a burst,
-	// the dead ones, or the far ones up to mostFar.
+	// Count is how many messages it is about: the ready ones of a topic that is late or whose
+	// delivery is paused, those of a burst, the dead ones, or the far ones up to mostFar.
 	Count int64
-	// At is when a burst, or the first far message, is due, or the last time that a schedule has missed. For an unreachable store it is
-	// the AsOf of what is shown.
+	// At is when a burst, or the first far message, is due, or the last time that a schedule has
+	// missed. For an unreachable store it is the AsOf of what is shown.
 	At time.Time
 	// Step is how exact At is for a burst.
 	Step Step
@@ -72,25 +73,32 @@ type Finding struct {
 	Late time.Duration
 	// Others, if not 0, is how many more topics have what the findings of this kind before it say.
 	Others int
-	// Name, Value and Remedy are those of a storekit.Finding. For a schedule Name is its name and Value its problem, "" if it has only missed times. For an unreachable store Value is the error, and Remedy says what to do.
+	// Name, Value and Remedy are those of a storekit.Finding. For a schedule Name is its name and
+	// Value its problem, "" if it has only missed times. For an unreachable store Value is the
+	// error, and Remedy says what to do.
 	Name, Value, Remedy string
 }
 
 const (
-	// unread is how long an event waits at least before there is a finding that nobody reads the events of its topic.
+	// unread is how long an event waits at least before there is a finding that nobody reads the
+	// events of its topic.
 	unread = time.Minute
-	// veryLate is from how many times a topic's LateAfter on lateness is bad and not only a warning.
+	// veryLate is from how many times a topic's LateAfter on lateness is bad and not only a
+	// warning.
 	veryLate = 60
-	// mostOfKind is how many findings of a kind that each topic may have are shown beside one that sums up the others (see fewest).
+	// mostOfKind is how many findings of a kind that each topic may have are shown beside one that
+	// sums up the others (see fewest).
 	mostOfKind = 5
-	// burstRatio is how many times as many messages as on average have to be due in a step for a burst.
+	// burstRatio is how many times as many messages as on average have to be due in a step for a
+	// burst.
 	burstRatio = 10
 	// mostLooked bounds the topics in which messages due in more than a year are searched.
 	mostLooked = 20
 	year       = 365 * 24 * time.Hour
 )
 
-// attention returns what somebody should see to: first that the topic of o.Oldest is late, then the worst and of these the oldest.
+// attention returns what somebody should see to: first that the topic of o.Oldest is late, then the
+// worst and of these the oldest.
 func attention(o *Overview, examined []Finding) []Finding {
 	var all []Finding
 	if o.Err != nil {
@@ -125,7 +133,8 @@ func attention(o *Overview, examined []Finding) []Finding {
 	return all
 }
 
-// compareFirst puts that the topic of o.Oldest is late before any other finding, because a page says first for how long that message waits.
+// compareFirst puts that the topic of o.Oldest is late before any other finding, because a page
+// says first for how long that message waits.
 func (o *Overview) compareFirst(a, b *Finding) int {
 	first := func(f *Finding) int {
 		if f.Kind == KindLate && f.Others == 0 && o.Err == nil && o.Oldest != nil && f.Topic == o.Oldest.Topic {
@@ -165,7 +174,8 @@ func (r *Reader) examined(ctx context.Context, running <-chan struct{}) []Findin
 	return out
 }
 
-// lookAtSchedules begins to look for schedules that do not come, unless that was done a short time ago.
+// lookAtSchedules begins to look for schedules that do not come, unless that was done a short time
+// ago.
 func (r *Reader) lookAtSchedules(topics []punctual.TopicStats) (running <-chan struct{}) {
 	var names []string
 	for _, t := range topics {
@@ -179,8 +189,8 @@ func (r *Reader) lookAtSchedules(topics []punctual.TopicStats) (running <-chan s
 	})
 }
 
-// schedulesOf returns the findings about schedules that do not come, and about those that have missed times within the last day: of the first
-// ones one each, and one that sums up the others.
+// schedulesOf returns the findings about schedules that do not come, and about those that have
+// missed times within the last day: of the first ones one each, and one that sums up the others.
 func schedulesOf(found []stalled.Schedule, now time.Time) []Finding {
 	var bad, missed []Finding
 	for _, s := range found {
@@ -201,7 +211,8 @@ func schedulesOf(found []stalled.Schedule, now time.Time) []Finding {
 	return append(first(bad, "%s more schedules do not come"), first(missed, "%s more schedules have missed times")...)
 }
 
-// first returns the oldest findings, and one that sums up the others with a text that has their number.
+// first returns the oldest findings, and one that sums up the others with a text that has their
+// number.
 func first(all []Finding, text string) []Finding {
 	slices.SortStableFunc(all, func(a, b Finding) int { return -cmp.Compare(a.Late, b.Late) })
 	if len(all) <= mostOfKind+1 {
@@ -212,8 +223,9 @@ func first(all []Finding, text string) []Finding {
 	return append(all[:mostOfKind], others)
 }
 
-// fewest returns the findings of one kind: one for each of the topics whose findings are the most severe, the oldest, or about most messages, in
-// this order, after that of o.Oldest, and one that sums up the others.
+// fewest returns the findings of one kind: one for each of the topics whose findings are the most
+// severe, the oldest, or about most messages, in this order, after that of o.Oldest, and one that
+// sums up the others.
 func fewest(o *Overview, of func(punctual.TopicStats, time.Time) (Finding, bool)) []Finding {
 	var out []Finding
 	for _, t := range o.Topics {

@@ -15,7 +15,8 @@ import (
 // forecaster counts ahead: Reader.forecast, or the answer of a survey that has been made.
 type forecaster func(ctx context.Context, q AheadQuery, now time.Time) (*Ahead, error)
 
-// examinePicture finds what is unusual in a picture: a burst, and with the picture of the days what is due in more than a year.
+// examinePicture finds what is unusual in a picture: a burst, and with the picture of the days what
+// is due in more than a year.
 func (r *Reader) examinePicture(ctx context.Context, p *Picture, topics []punctual.TopicStats, forecast forecaster) error {
 	counts, step := p.All.Counts, p.All.Step
 	if step == Day { // the picture of the hours finds the bursts of the next 48 hours
@@ -54,8 +55,8 @@ func standsOut(a *Ahead, n int) bool {
 	return a.Counts[n] >= burstRatio*max(1, a.Sum()/int64(len(a.Counts)))
 }
 
-// burst describes the burst in step n. An hour is counted by the minute first, because many messages that are spread over an
-// hour are no burst; ok is false then.
+// burst describes the burst in step n. An hour is counted by the minute first, because many
+// messages that are spread over an hour are no burst; ok is false then.
 func (r *Reader) burst(ctx context.Context, p *Picture, n int, forecast forecaster) (f Finding, ok bool, err error) {
 	at, count, step := p.All.Edges[n], p.All.Counts[n], p.All.Step
 	f = Finding{Kind: KindBurst, Severity: storekit.SeverityWarning, State: punctual.StateScheduled}
@@ -93,8 +94,8 @@ func (r *Reader) burst(ctx context.Context, p *Picture, n int, forecast forecast
 	return f, true, nil
 }
 
-// findFar adds a finding for each of the mostLooked largest topics that has messages due in more than a year. Companions with
-// schedules get none.
+// findFar adds a finding for each of the mostLooked largest topics that has messages due in more
+// than a year. Companions with schedules get none.
 func (r *Reader) findFar(ctx context.Context, p *Picture, topics []punctual.TopicStats) error {
 	from := p.All.AsOf.Add(year)
 	for _, t := range largest(topics, mostLooked) {

@@ -20,14 +20,16 @@ type answer[T any] struct {
 	err error
 }
 
-// cached is an answer that many callers share. It is read by one goroutine at a time, and used again while it is fresh.
+// cached is an answer that many callers share. It is read by one goroutine at a time, and used
+// again while it is fresh.
 type cached[T any] struct {
 	mu sync.Mutex
 	answer[T]
 	fresh   time.Time     // guarded by mu: until when the answer is used
 	running chan struct{} // guarded by mu: closed when the reading under way ends; nil when there is none
 	used    time.Time     // guarded by mu: when somebody asked last
-	// expired says that expire was called during the reading under way, rests with the least of which times. Both are guarded by mu.
+	// expired says that expire was called during the reading under way, rests with the least of
+	// which times. Both are guarded by mu.
 	expired bool
 	rests   time.Duration
 }
@@ -39,8 +41,8 @@ type policy struct {
 	fresh func(took time.Duration) time.Duration
 }
 
-// begin starts a reading unless the answer is fresh or a reading is under way. It returns a channel that is closed when the
-// reading ends, or nil when there is nothing to wait for.
+// begin starts a reading unless the answer is fresh or a reading is under way. It returns a channel
+// that is closed when the reading ends, or nil when there is nothing to wait for.
 func (c *cached[T]) begin(r *Reader, p policy, read func(context.Context) (T, error)) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +59,8 @@ func (c *cached[T]) begin(r *Reader, p policy, read func(context.Context) (T, er
 	return running
 }
 
-// await waits until running is closed or ctx ends, and returns the newest answer. When ctx ends first, that is an older
-// answer or an empty one.
+// await waits until running is closed or ctx ends, and returns the newest answer. When ctx ends
+// first, that is an older answer or an empty one.
 func (c *cached[T]) await(ctx context.Context, running <-chan struct{}) answer[T] {
 	if running != nil {
 		select {
@@ -98,8 +100,8 @@ func (c *cached[T]) run(ctx context.Context, p policy, read func(context.Context
 	close(running)
 }
 
-// guarded turns a panic of the store into the error of that reading. The reading has a goroutine of its own, in which nobody
-// else could recover, so the panic would end the whole process.
+// guarded turns a panic of the store into the error of that reading. The reading has a goroutine of
+// its own, in which nobody else could recover, so the panic would end the whole process.
 func guarded[T any](log *slog.Logger, read func(context.Context) (T, error)) func(context.Context) (T, error) {
 	return func(ctx context.Context) (value T, err error) {
 		defer func() {
@@ -114,8 +116,9 @@ func guarded[T any](log *slog.Logger, read func(context.Context) (T, error)) fun
 
 var errPanicked = errors.New("the store panicked, and the log says where")
 
-// expire makes the next caller read anew, but not before the last answer is so many times as old as it took. A reading that is
-// under way goes on. Its answer may lack what has changed, so it goes to those who wait for it, and the next caller reads anew.
+// expire makes the next caller read anew, but not before the last answer is so many times as old as
+// it took. A reading that is under way goes on. Its answer may lack what has changed, so it goes to
+// those who wait for it, and the next caller reads anew.
 func (c *cached[T]) expire(times time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +137,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// place returns the answer that is kept under a key, or a new one. When there are most of them already, the answer that was
-// not used for longest makes room.
+// place returns the answer that is kept under a key, or a new one. When there are most of them
+// already, the answer that was not used for longest makes room.
 func place[K comparable, T any](all map[K]*cached[T], key K, most int) *cached[T] {
 	if c := all[key]; c != nil {
 		return c
@@ -161,8 +164,8 @@ func (c *cached[T]) lastUsed() time.Time {
 	return c.used
 }
 
-// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most for most, but in any case for
-// a second and for four times as long as it took.
+// freshFor returns a policy.fresh: an answer is used for share times as long as it took and at most
+// for most, but in any case for a second and for four times as long as it took.
 func freshFor(most, share time.Duration) func(time.Duration) time.Duration {
 	return func(took time.Duration) time.Duration {
 		return max(leastAge, min(share*took, most), 4*took)

@@ -17,7 +17,8 @@ type topicCounts struct {
 	now    time.Time
 	topics []punctual.TopicStats
 	hidden []punctual.TopicStats
-	// lacking is true when the store turned out not to be a punctual.Inspector, which may be so for a store behind a server.
+	// lacking is true when the store turned out not to be a punctual.Inspector, which may be so for
+	// a store behind a server.
 	lacking bool
 	// surveyed is what a survey found to be due when; nil when the store is no surveyor.
 	surveyed *surveyed
@@ -33,9 +34,9 @@ type Counts struct {
 	Topics []punctual.TopicStats
 }
 
-// Topics counts the messages of the topics. Where counting takes the store long, callers share an answer that may be some
-// minutes old, and hours if the store is a storekit.Surveyor. Before the first survey of such a store only what is ready is
-// known (Counts.Partial).
+// Topics counts the messages of the topics. Where counting takes the store long, callers share an
+// answer that may be some minutes old, and hours if the store is a storekit.Surveyor. Before the
+// first survey of such a store only what is ready is known (Counts.Partial).
 func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 	if !r.isCostly() {
 		c, err := r.count(ctx)
@@ -61,9 +62,10 @@ func (r *Reader) Topics(ctx context.Context) (Counts, error) {
 	return Counts{AsOf: c.value.now, Counted: c.value.now, Topics: slices.Clone(c.value.topics)}, nil
 }
 
-// quick returns the counts of the topics. It waits until patient ends, and then returns older counts. Where there are none,
-// or they are too old to be shown, it waits until ctx ends; with Options.Hurry it returns an empty answer instead. For a costly
-// survey that may be shown it does not wait at all.
+// quick returns the counts of the topics. It waits until patient ends, and then returns older
+// counts. Where there are none, or they are too old to be shown, it waits until ctx ends; with
+// Options.Hurry it returns an empty answer instead. For a costly survey that may be shown it does
+// not wait at all.
 func (r *Reader) quick(ctx, patient context.Context) (answer[topicCounts], error) {
 	running := r.beginCount()
 	if r.surveyor != nil && r.isCostly() {
@@ -127,7 +129,8 @@ func (c *topicCounts) keep(all []punctual.TopicStats) {
 	}
 }
 
-// beginCount begins to count the topics, unless the last counts are still fresh. It returns what cached.begin returns.
+// beginCount begins to count the topics, unless the last counts are still fresh. It returns what
+// cached.begin returns.
 func (r *Reader) beginCount() <-chan struct{} {
 	return r.counts.begin(r, policy{timeout: r.o.Timeout, fresh: r.countsFor}, r.count)
 }
@@ -140,14 +143,16 @@ func (r *Reader) countsFor(took time.Duration) time.Duration {
 	return freshFor(mostCountAge, countShare)(took)
 }
 
-// isUsable reports whether counts may be shown while new ones are read. They may not when they are too old, because nobody
-// asked for a long time, unless the last reading failed: then they are shown with its error.
+// isUsable reports whether counts may be shown while new ones are read. They may not when they are
+// too old, because nobody asked for a long time, unless the last reading failed: then they are
+// shown with its error.
 func (r *Reader) isUsable(a answer[topicCounts]) bool {
 	return a.err != nil || time.Since(a.read) <= max(longAgo, 2*r.countsFor(a.took))
 }
 
-// isCostly reports whether each of the last mostCosts counts took the store long, so that a single slow count changes nothing. The
-// counts of a surveyor are costly until one has been made, and as long as each of the last ones, however few, took long.
+// isCostly reports whether each of the last mostCosts counts took the store long, so that a single
+// slow count changes nothing. The counts of a surveyor are costly until one has been made, and as
+// long as each of the last ones, however few, took long.
 func (r *Reader) isCostly() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,8 +170,8 @@ func (r *Reader) noteCost(took time.Duration) {
 	r.costs = r.costs[max(0, len(r.costs)-mostCosts):]
 }
 
-// Stats counts one topic of a store that is a punctual.Inspector. For a surveyor whose counts are costly it returns what Topics
-// knows about the topic, and the Counts that this is part of.
+// Stats counts one topic of a store that is a punctual.Inspector. For a surveyor whose counts are
+// costly it returns what Topics knows about the topic, and the Counts that this is part of.
 func (r *Reader) Stats(ctx context.Context, topic string) (punctual.TopicStats, Counts, error) {
 	if r.surveyor == nil || !r.isCostly() {
 		s, err := r.inspector.Stats(ctx, topic)

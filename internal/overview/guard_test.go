@@ -25,7 +25,8 @@ func (s *panicking) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return s.Store.Topics(ctx)
 }
 
-// A reading runs in a goroutine of its own. When the store panics in it, the reading fails and the program goes on.
+// A reading runs in a goroutine of its own. When the store panics in it, the reading fails and the
+// program goes on.
 func TestLookThatPanics(t *testing.T) {
 	s := &panicking{Store: memstore.New(nil)}
 	t.Cleanup(func() {

@@ -14,20 +14,24 @@ import (
 // MeterMinutes is how far a Meter looks back, in minutes: one day.
 const MeterMinutes = 24 * 60
 
-// meteredTopics is how many topics a Meter counts one by one. Their numbers take at most 17 MB: 112 bytes for each minute of
-// the day, in blocks of an hour, and a block only for hours in which something passed.
+// meteredTopics is how many topics a Meter counts one by one. Their numbers take at most 17 MB: 112
+// bytes for each minute of the day, in blocks of an hour, and a block only for hours in which
+// something passed.
 const meteredTopics = 100
 
 // PromptLimit is how late a message may be and still count as in time: what promise P11 allows.
 const PromptLimit = time.Second
 
-// Meter counts the pushes, deliveries and settlements that pass a Server, a Queue or a Worker: in each minute of the last
-// day, over all topics together and for each topic. It knows only what its Observer reported since the Meter was made, so
-// it knows nothing of other processes, and a restart begins anew. Its memory is bounded, because only 100 topics have
-// numbers of their own. When a further topic comes, the topics that were idle for a day make room for it; while none was, the
-// further topic is counted among all topics only. The methods of a Meter are safe for concurrent use.
+// Meter counts the pushes, deliveries and settlements that pass a Server, a Queue or a Worker: in
+// each minute of the last day, over all topics together and for each topic. It knows only what its
+// Observer reported since the Meter was made, so it knows nothing of other processes, and a restart
+// begins anew. Its memory is bounded, because only 100 topics have numbers of their own. When a
+// further topic comes, the topics that were idle for a day make room for it; while none was, the
+// further topic is counted among all topics only. The methods of a Meter are safe for concurrent
+// use.
 //
-// The minutes are those of the machine's clock, because a Meter has no store to ask. Lateness is by the store's clock.
+// The minutes are those of the machine's clock, because a Meter has no store to ask. Lateness is by
+// the store's clock.
 type Meter struct {
 	mu     sync.Mutex
 	since  time.Time          // guarded by mu
@@ -41,7 +45,8 @@ func NewMeter() *Meter {
 	return &Meter{since: time.Now(), topics: make(map[string]*series)}
 }
 
-// Since returns when the Meter began to count: when it was made, or the earliest time given to At if that is earlier.
+// Since returns when the Meter began to count: when it was made, or the earliest time given to At
+// if that is earlier.
 func (m *Meter) Since() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,23 +57,24 @@ func (m *Meter) Since() time.Time {
 type Traffic struct {
 	// From is when the span begins: a whole minute of the machine's clock.
 	From time.Time
-	// Pushes counts the messages that were stored, Deliveries the attempts for which a Worker called a handler or which a Server
-	// gave to a client.
+	// Pushes counts the messages that were stored, Deliveries the attempts for which a Worker
+	// called a handler or which a Server gave to a client.
 	Pushes, Deliveries int64
-	// Acks, Retries and Discards count how attempts ended. A message that dies because its attempts are used up is among
-	// the Retries or in no count: only the store knows.
+	// Acks, Retries and Discards count how attempts ended. A message that dies because its attempts
+	// are used up is among the Retries or in no count: only the store knows.
 	Acks, Retries, Discards int64
 	// Late counts the deliveries later than PromptLimit.
 	Late int64
-	// P50 and P99 are upper bounds: 50 and 99 of a hundred deliveries were at most as late. Max is the lateness of the latest
-	// one. All three are 0 when there was no delivery.
+	// P50 and P99 are upper bounds: 50 and 99 of a hundred deliveries were at most as late. Max is
+	// the lateness of the latest one. All three are 0 when there was no delivery.
 	P50, P99, Max time.Duration
 }
 
-// Steps returns what passed in each of the last n steps, oldest first, and in all of them together. A step has 1 to 60 minutes
-// and begins at a multiple of its length, so that a step of 5 minutes begins at 10:00, 10:05 and so on. The last of them is the
-// present one, which is not over. The steps reach back a day at most. An empty topic asks for all topics together. The steps are
-// nil for a topic that has no numbers of its own.
+// Steps returns what passed in each of the last n steps, oldest first, and in all of them together.
+// A step has 1 to 60 minutes and begins at a multiple of its length, so that a step of 5 minutes
+// begins at 10:00, 10:05 and so on. The last of them is the present one, which is not over. The
+// steps reach back a day at most. An empty topic asks for all topics together. The steps are nil
+// for a topic that has no numbers of its own.
 func (m *Meter) Steps(topic string, n, minutes int) (steps []Traffic, all Traffic) {
 	minutes = min(max(minutes, 1), 60)
 	n = min(max(n, 1), MeterMinutes/minutes)
@@ -113,8 +119,8 @@ func (m *Meter) find(topic string) *series {
 	return m.topics[topic]
 }
 
-// Observer returns the Observer through which the Meter learns what passes. Any number of Servers, Queues and Workers may
-// have it.
+// Observer returns the Observer through which the Meter learns what passes. Any number of Servers,
+// Queues and Workers may have it.
 func (m *Meter) Observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnPush: func(ctx context.Context, r punctual.PushResult, _ time.Duration) {
@@ -145,15 +151,15 @@ func (m *Meter) Observer() *punctual.Observer {
 // instant is the key under which At keeps its time in a context.
 type instant struct{}
 
-// At returns a context with which a Meter counts in the minute of t and not in the present one. A t before Since moves Since
-// back to t. Programs that show a Meter with the traffic of an hour, for the pictures in documents, use it so that they need
-// not run for an hour.
+// At returns a context with which a Meter counts in the minute of t and not in the present one. A t
+// before Since moves Since back to t. Programs that show a Meter with the traffic of an hour, for
+// the pictures in documents, use it so that they need not run for an hour.
 func At(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, instant{}, t)
 }
 
-// count calls add with the present minute, or that of At: with that of all topics, and with that of the topic if it has numbers
-// of its own.
+// count calls add with the present minute, or that of At: with that of all topics, and with that of
+// the topic if it has numbers of its own.
 func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
 	at, ok := ctx.Value(instant{}).(time.Time)
 	if !ok {
@@ -171,8 +177,8 @@ func (m *Meter) count(ctx context.Context, topic string, add func(*slot)) {
 	}
 }
 
-// admit returns the series of a topic, and makes one for a new topic if there is room. It returns nil when there is none. The
-// caller holds mu.
+// admit returns the series of a topic, and makes one for a new topic if there is room. It returns
+// nil when there is none. The caller holds mu.
 func (m *Meter) admit(topic string, now int64) *series {
 	s := m.topics[topic]
 	if s != nil {
@@ -200,8 +206,8 @@ func (m *Meter) admit(topic string, now int64) *series {
 // minuteOf is the number of the minute since 1970.
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// series holds the minutes of the last day. An hour takes memory only if something passed in it, and 25 hours later another hour
-// uses that memory again.
+// series holds the minutes of the last day. An hour takes memory only if something passed in it,
+// and 25 hours later another hour uses that memory again.
 type series struct {
 	ring [MeterMinutes/60 + 1]*slots // hour n is in place n modulo its length
 	last int64                       // the latest minute in which something was counted
@@ -238,8 +244,9 @@ func (s *series) at(number int64) *slot {
 // idle reports whether nothing passed in the last day.
 func (s *series) idle(now int64) bool { return now-s.last >= MeterMinutes }
 
-// latenessBounds are the upper bounds of the buckets of lateness, in milliseconds. They are 1, 2 and 5 times the
-// powers of ten, up to 1.4 hours; the last bucket has what is later. PromptLimit is one of the bounds, so that Late is exact.
+// latenessBounds are the upper bounds of the buckets of lateness, in milliseconds. They are 1, 2
+// and 5 times the powers of ten, up to 1.4 hours; the last bucket has what is later. PromptLimit is
+// one of the bounds, so that Late is exact.
 var latenessBounds = [...]uint32{
 	1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, math.MaxUint32,
 }
@@ -260,7 +267,8 @@ func (c *slot) delivered(late time.Duration) {
 	c.max = max(c.max, ms)
 }
 
-// window adds up minutes. Its counters are wider than those of a minute, because a day of minutes may not fit into 32 bits.
+// window adds up minutes. Its counters are wider than those of a minute, because a day of minutes
+// may not fit into 32 bits.
 type window struct {
 	sum      Traffic
 	lateness [len(latenessBounds)]int64
@@ -295,8 +303,8 @@ func (w *window) traffic(first int64) Traffic {
 	return out
 }
 
-// quantile returns a lateness that so many percent of the deliveries did not exceed: the upper bound of the bucket in which
-// they are reached, or the greatest lateness when that is less.
+// quantile returns a lateness that so many percent of the deliveries did not exceed: the upper
+// bound of the bucket in which they are reached, or the greatest lateness when that is less.
 func (w *window) quantile(percent int64) time.Duration {
 	want := (w.sum.Deliveries*percent + 99) / 100
 	var seen int64

@@ -73,8 +73,8 @@ func TestMeterCounts(t *testing.T) {
 	})
 }
 
-// Exactly the limit is in time, one millisecond more is late, also where both are in one minute with many others. Quantiles
-// are bounds that hold.
+// Exactly the limit is in time, one millisecond more is late, also where both are in one minute
+// with many others. Quantiles are bounds that hold.
 func TestMeterLateness(t *testing.T) {
 	if !slices.Contains(latenessBounds[:], uint32(PromptLimit/time.Millisecond)) || !slices.IsSorted(latenessBounds[:]) {
 		t.Fatalf("%v does not have the limit %v", latenessBounds, PromptLimit)
@@ -166,7 +166,8 @@ func TestMeterMinutes(t *testing.T) {
 	})
 }
 
-// The memory of a Meter is bounded, whatever topics there are. One that was idle for a day makes room.
+// The memory of a Meter is bounded, whatever topics there are. One that was idle for a day makes
+// room.
 func TestMeterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMeter()
@@ -248,7 +249,8 @@ func TestMeterIsShared(t *testing.T) {
 	}
 }
 
-// Steps add up minutes, begin at multiples of their length, and have the sums and quantiles of all their minutes.
+// Steps add up minutes, begin at multiples of their length, and have the sums and quantiles of all
+// their minutes.
 func TestMeterSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(7 * time.Minute) // in the middle of a quarter of an hour
@@ -287,7 +289,8 @@ func TestMeterSteps(t *testing.T) {
 	})
 }
 
-// A Meter that counts something in the past (At) moves Since back to then, so that Since agrees with what it shows.
+// A Meter that counts something in the past (At) moves Since back to then, so that Since agrees
+// with what it shows.
 func TestMeterOfThePast(t *testing.T) {
 	m := NewMeter()
 	made, past := m.Since(), time.Now().Add(-3*time.Hour)
@@ -303,7 +306,8 @@ func TestMeterOfThePast(t *testing.T) {
 	}
 }
 
-// totalOf returns what passed in the last n minutes together, and whether the meter has numbers of the topic.
+// totalOf returns what passed in the last n minutes together, and whether the meter has numbers of
+// the topic.
 func totalOf(m *Meter, topic string, n int) (c Traffic, known bool) {
 	steps, c := m.Steps(topic, n, 1)
 	return c, steps != nil

@@ -1,10 +1,13 @@
-// Package overview reads what a person wants to know about a store at first glance: how many messages there are, what
-// falls due when, and what needs attention. The pages of the console and "punctual top" show it. Many people may have such a
-// page open, so a Reader reads the store once for all of them, and less often the longer the store takes.
+// Package overview reads what a person wants to know about a store at first glance: how many
+// messages there are, what falls due when, and what needs attention. The pages of the console and
+// "punctual top" show it. Many people may have such a page open, so a Reader reads the store once
+// for all of them, and less often the longer the store takes.
 //
-// What a Reader reads stands in counts.go (the messages of each topic), pictures.go and ahead.go (what falls due when) and survey.go
-// (both in one pass, for stores that have to read every message). How answers are shared and how long they are used stands in
-// cached.go, what needs attention in attention.go and burst.go. A Meter (meter.go) reads no store: it counts what passes a process.
+// What a Reader reads stands in counts.go (the messages of each topic), pictures.go and ahead.go
+// (what falls due when) and survey.go (both in one pass, for stores that have to read every
+// message). How answers are shared and how long they are used stands in cached.go, what needs
+// attention in attention.go and burst.go. A Meter (meter.go) reads no store: it counts what passes
+// a process.
 package overview
 
 import (
@@ -26,28 +29,32 @@ import (
 type Options struct {
 	// Zone is the time zone in which days and hours begin. Default UTC.
 	Zone *time.Location
-	// Drawn is how many topics, the largest ones, each picture counts one by one, at most 8. Default 5.
+	// Drawn is how many topics, the largest ones, each picture counts one by one, at most 8.
+	// Default 5.
 	Drawn int
-	// Burst is how many messages have to be due within one minute, and far more than on average (burstRatio), for a finding about
-	// them. Days that are too far ahead to be counted by the minute have such a finding for as many messages within one day.
-	// Default 10,000.
+	// Burst is how many messages have to be due within one minute, and far more than on average
+	// (burstRatio), for a finding about them. Days that are too far ahead to be counted by the
+	// minute have such a finding for as many messages within one day. Default 10,000.
 	Burst int64
 	// Timeout bounds one reading of the counts, or of a surveyor's next due times. Default 30 s.
 	Timeout time.Duration
-	// Patience is how long Read waits for a store that takes long to count. When it is over, Read returns what was counted
-	// before, if there is something and it is not too old. Default 50 ms.
+	// Patience is how long Read waits for a store that takes long to count. When it is over, Read
+	// returns what was counted before, if there is something and it is not too old. Default 50 ms.
 	Patience time.Duration
-	// Hurry makes Read wait no longer than Patience also when it has nothing to return: for the first counts, and for new counts
-	// when the old ones are too old to be shown, because nobody has asked for long. Until they are there, Overview.Counting or
-	// Overview.Partial is true. Without Hurry Read waits for such counts until its context ends.
+	// Hurry makes Read wait no longer than Patience also when it has nothing to return: for the
+	// first counts, and for new counts when the old ones are too old to be shown, because nobody
+	// has asked for long. Until they are there, Overview.Counting or Overview.Partial is true.
+	// Without Hurry Read waits for such counts until its context ends.
 	Hurry bool
 	// Logger gets the stack of a store that panics. Default: no log.
 	Logger *slog.Logger
-	// Meter, if not nil, is the Meter of each Overview, for pages that show what passed this process.
+	// Meter, if not nil, is the Meter of each Overview, for pages that show what passed this
+	// process.
 	Meter *Meter
 }
 
-// Overview is what a Reader knows about a store. Several callers share its topics and pictures, so nobody may change them.
+// Overview is what a Reader knows about a store. Several callers share its topics and pictures, so
+// nobody may change them.
 type Overview struct {
 	// AsOf is the store's clock when the ready messages were counted.
 	AsOf time.Time
@@ -55,29 +62,33 @@ type Overview struct {
 	Took time.Duration
 	// Err is why the last reading of the topics failed; the topics are then as of AsOf.
 	Err error
-	// Counting is true when nothing is known, because the messages are being counted for the first time, or anew because the last
-	// counts are too old to be shown.
+	// Counting is true when nothing is known, because the messages are being counted for the first
+	// time, or anew because the last counts are too old to be shown.
 	Counting bool
-	// Partial is true while there are no counts that may be shown, but the store has told the next due times of the topics. Of
-	// each topic only the settings and the ready messages are known then, the latter up to storekit.MaxReadyCount.
+	// Partial is true while there are no counts that may be shown, but the store has told the next
+	// due times of the topics. Of each topic only the settings and the ready messages are known
+	// then, the latter up to storekit.MaxReadyCount.
 	Partial bool
-	// Counted is the store's clock when scheduled, leased and dead messages were counted. A store that is a
-	// storekit.Surveyor counts them less often than what is ready, so Counted may be before AsOf. It is zero before the
-	// first count.
+	// Counted is the store's clock when scheduled, leased and dead messages were counted. A store
+	// that is a storekit.Surveyor counts them less often than what is ready, so Counted may be
+	// before AsOf. It is zero before the first count.
 	Counted time.Time
-	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures and topics.
+	// Inspected is false for a store that is not a punctual.Inspector: it has no counts, pictures
+	// and topics.
 	Inspected bool
 	// Topics are sorted by name.
 	Topics []punctual.TopicStats
 	Totals Totals
-	// Oldest is the message that has been ready for longest, in a topic whose delivery is not paused; nil when there is none.
-	// Events, and the messages that say how far a bulk change is, do not count.
+	// Oldest is the message that has been ready for longest, in a topic whose delivery is not
+	// paused; nil when there is none. Events, and the messages that say how far a bulk change is,
+	// do not count.
 	Oldest *Oldest
 	// Minutes, Hours and Days are the next 60 minutes, 48 hours and 90 days.
 	Minutes, Hours, Days Picture
 	// Attention is what somebody should see to, the worst first.
 	Attention []Finding
-	// Meter is that of the Options, with what passed this process and how late; nil when there is none.
+	// Meter is that of the Options, with what passed this process and how late; nil when there is
+	// none.
 	Meter *Meter
 }
 
@@ -93,7 +104,8 @@ type Oldest struct {
 
 // Picture counts what falls due in each of the next minutes, hours or days.
 type Picture struct {
-	// All counts all topics. It is nil when there are none, and until there is a count of them that may be shown.
+	// All counts all topics. It is nil when there are none, and until there is a count of them that
+	// may be shown.
 	All *Ahead
 	// Topics are the largest topics one by one, the largest first. Their steps are those of All.
 	Topics []*Ahead
@@ -103,8 +115,9 @@ type Picture struct {
 	found []Finding // what is unusual in the picture
 }
 
-// Reader reads one store for everybody who asks. Callers share the answers that take the store long, so a hundred open pages
-// cost it about as much as one. The methods of a Reader are safe for concurrent use.
+// Reader reads one store for everybody who asks. Callers share the answers that take the store
+// long, so a hundred open pages cost it about as much as one. The methods of a Reader are safe for
+// concurrent use.
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector // nil when the store is none
@@ -132,37 +145,44 @@ type Reader struct {
 }
 
 const (
-	// leastAge is how long an answer is used at least before the store is read again, unless somebody calls Expire or Recount.
+	// leastAge is how long an answer is used at least before the store is read again, unless
+	// somebody calls Expire or Recount.
 	leastAge = time.Second
-	// countShare and share bound how often the store is read. An answer that took 10 ms is used for 5 s if it is one of counts
-	// (countShare), and for 15 s if it is a picture (share). So an open page costs the store less than half a percent of its
-	// time, unless answers would become too old.
+	// countShare and share bound how often the store is read. An answer that took 10 ms is used for
+	// 5 s if it is one of counts (countShare), and for 15 s if it is a picture (share). So an open
+	// page costs the store less than half a percent of its time, unless answers would become too
+	// old.
 	countShare, share = 500, 1500
-	// mostCountAge is how long counts are used at most, unless counting takes more than a quarter of it. The counts of a surveyor
-	// may be used for longer (surveyShare).
+	// mostCountAge is how long counts are used at most, unless counting takes more than a quarter
+	// of it. The counts of a surveyor may be used for longer (surveyShare).
 	mostCountAge = 5 * time.Minute
 	// mostCosts is how many of the last counts decide whether counting is costly.
 	mostCosts = 3
 	// costly is from which duration on a count of the topics is not made for each page that asks.
 	costly = 100 * time.Millisecond
-	// newEnough is how old counts may be for somebody who opens a page, unless counting takes long (Renew).
+	// newEnough is how old counts may be for somebody who opens a page, unless counting takes long
+	// (Renew).
 	newEnough = 10 * time.Second
 	// mostPictures bounds the pictures that are kept, at most three for each time zone.
 	mostPictures = 24
-	// mostAsked bounds the counts ahead that are kept beside the pictures: for the week, for pages of one topic and for the rows of
-	// tables.
+	// mostAsked bounds the counts ahead that are kept beside the pictures: for the week, for pages
+	// of one topic and for the rows of tables.
 	mostAsked = 256
-	// longAgo is the age up to which old counts are shown in any case while new ones are read (isUsable).
+	// longAgo is the age up to which old counts are shown in any case while new ones are read
+	// (isUsable).
 	longAgo = time.Minute
-	// examineEach is how long the answer of a store's storekit.Examiner about its disk or servers is used at least, unless it failed.
+	// examineEach is how long the answer of a store's storekit.Examiner about its disk or servers
+	// is used at least, unless it failed.
 	examineEach = 30 * time.Second
-	// stalledEach is how long it is used at least which schedules do not come. Reading them is bounded by package stalled.
+	// stalledEach is how long it is used at least which schedules do not come. Reading them is
+	// bounded by package stalled.
 	stalledEach = 10 * time.Second
 )
 
 var errClosed = fmt.Errorf("read the store: the reader is closed: %w", punctual.ErrClosed)
 
-// ErrCounting is the error of a count ahead that the store has not finished. A later call returns the count.
+// ErrCounting is the error of a count ahead that the store has not finished. A later call returns
+// the count.
 var ErrCounting = errors.New("the messages are being counted")
 
 // New returns a Reader of a store, which stays the caller's. Close it before the store.
@@ -198,7 +218,8 @@ func setDefault[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-// Close ends the readings that are under way and waits for them. Answers that were read before can still be had.
+// Close ends the readings that are under way and waits for them. Answers that were read before can
+// still be had.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -208,7 +229,8 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// start runs f in a goroutine that Close waits for. It returns false, and does nothing, after Close.
+// start runs f in a goroutine that Close waits for. It returns false, and does nothing, after
+// Close.
 func (r *Reader) start(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +241,8 @@ func (r *Reader) start(f func()) bool {
 	return true
 }
 
-// Expire makes the next Read count the topics, as Recount does, and all pictures anew. A caller that has just changed the store
-// calls it, so that the change is seen soon.
+// Expire makes the next Read count the topics, as Recount does, and all pictures anew. A caller
+// that has just changed the store calls it, so that the change is seen soon.
 func (r *Reader) Expire() {
 	r.Recount()
 	r.mu.Lock()
@@ -233,8 +255,9 @@ func (r *Reader) Expire() {
 	}
 }
 
-// Recount makes the next Read count the topics anew, because something small has changed. A count that is under way goes on,
-// and is the last one only for callers that wait for it. A costly survey is not made anew before ten times as long as the last one took has passed.
+// Recount makes the next Read count the topics anew, because something small has changed. A count
+// that is under way goes on, and is the last one only for callers that wait for it. A costly survey
+// is not made anew before ten times as long as the last one took has passed.
 func (r *Reader) Recount() {
 	r.nextDue.expire(0)
 	if r.surveyor != nil && r.isCostly() {
@@ -244,17 +267,19 @@ func (r *Reader) Recount() {
 	r.counts.expire(0)
 }
 
-// Renew makes the next Read count the topics anew if the last count is older than ten seconds and ten times as long as it
-// took. It is for somebody who opens a page; a page that refreshes itself all day does not call it.
+// Renew makes the next Read count the topics anew if the last count is older than ten seconds and
+// ten times as long as it took. It is for somebody who opens a page; a page that refreshes itself
+// all day does not call it.
 func (r *Reader) Renew() {
 	if c := r.counts.await(r.ctx, nil); time.Since(c.read) > max(newEnough, 10*c.took) {
 		r.Recount()
 	}
 }
 
-// Read returns the overview. The counts of a store that makes them in 2 ms are at most a second old. Read fails only until the
-// store could be read once; later failures are in Overview.Err, beside what was read before. Once there are counts that may be
-// shown, new ones that take longer than Options.Patience are in the overview of a later call.
+// Read returns the overview. The counts of a store that makes them in 2 ms are at most a second
+// old. Read fails only until the store could be read once; later failures are in Overview.Err,
+// beside what was read before. Once there are counts that may be shown, new ones that take longer
+// than Options.Patience are in the overview of a later call.
 func (r *Reader) Read(ctx context.Context) (*Overview, error) { return r.ReadIn(ctx, r.o.Zone) }
 
 // ReadIn is Read with hours and days that begin as they do in a time zone.
@@ -274,7 +299,8 @@ func (r *Reader) ReadIn(ctx context.Context, zone *time.Location) (*Overview, er
 	return out, nil
 }
 
-// Glance is Read without pictures and findings, for callers that want to know only what is ready and for how long.
+// Glance is Read without pictures and findings, for callers that want to know only what is ready
+// and for how long.
 func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
@@ -282,7 +308,8 @@ func (r *Reader) Glance(ctx context.Context) (*Overview, error) {
 	return out, err
 }
 
-// glance returns an overview without pictures and findings: of the topics, and of the next due times of a surveyor.
+// glance returns an overview without pictures and findings: of the topics, and of the next due
+// times of a surveyor.
 func (r *Reader) glance(ctx, patient context.Context) (*Overview, topicCounts, error) {
 	running := r.beginNextDue()
 	c, err := r.quick(ctx, patient)
@@ -315,8 +342,8 @@ func (o *Overview) add() {
 	}
 }
 
-// lateness returns for how long the first ready message of a topic has been ready; ok is false when none is, and for the messages
-// that say how far a bulk change is, because nobody claims them.
+// lateness returns for how long the first ready message of a topic has been ready; ok is false when
+// none is, and for the messages that say how far a bulk change is, because nobody claims them.
 func lateness(t punctual.TopicStats, now time.Time) (late time.Duration, ok bool) {
 	return max(0, now.Sub(t.NextDue)), t.Ready > 0 && !t.NextDue.IsZero() && !strings.HasSuffix(t.Topic, bulk.Suffix)
 }

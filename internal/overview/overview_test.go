@@ -308,7 +308,8 @@ func TestPicturesOfZones(t *testing.T) {
 	})
 }
 
-// With Options.Hurry the first Read does not wait for the counts, nor does one after a long time in which nobody read.
+// With Options.Hurry the first Read does not wait for the counts, nor does one after a long time in
+// which nobody read.
 func TestHurry(t *testing.T) {
 	inBubble(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -340,7 +341,8 @@ func TestHurry(t *testing.T) {
 	})
 }
 
-// Where the topics are quickly counted each page counts them. Otherwise pages share a count, until something is changed.
+// Where the topics are quickly counted each page counts them. Otherwise pages share a count, until
+// something is changed.
 func TestTopics(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -410,8 +412,8 @@ func TestCallersShareALook(t *testing.T) {
 	})
 }
 
-// Where all topics are drawn, none is counted twice for a picture. As long as the first picture is not there, the others are not begun, so
-// that the page of a large store has the minutes first.
+// Where all topics are drawn, none is counted twice for a picture. As long as the first picture is
+// not there, the others are not begun, so that the page of a large store has the minutes first.
 func TestMessagesAreCountedOnce(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		for n := range 5 {
@@ -451,7 +453,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// When the store does not answer any more, Read returns what was read before, with its time and the reason of the failure.
+// When the store does not answer any more, Read returns what was read before, with its time and the
+// reason of the failure.
 func TestStale(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -482,7 +485,8 @@ func TestNeverAnswered(t *testing.T) {
 	})
 }
 
-// A store that hangs keeps callers waiting only for Options.Patience, once there is something to show.
+// A store that hangs keeps callers waiting only for Options.Patience, once there is something to
+// show.
 func TestHanging(t *testing.T) {
 	inBubble(t, &Options{Patience: 50 * time.Millisecond, Timeout: 5 * time.Second}, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -534,7 +538,8 @@ func TestPictures(t *testing.T) {
 	})
 }
 
-// A caller that leaves does not end the reading that it began: the next one gets the answer of that reading.
+// A caller that leaves does not end the reading that it began: the next one gets the answer of that
+// reading.
 func TestLeavingCaller(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -614,8 +619,8 @@ func TestAttention(t *testing.T) {
 	})
 }
 
-// A message that has been ready for three seconds is no finding and one that has been for ten minutes a bad one, unless the topic says
-// that its messages may wait for longer (LateAfter).
+// A message that has been ready for three seconds is no finding and one that has been for ten
+// minutes a bad one, unless the topic says that its messages may wait for longer (LateAfter).
 func TestHowLate(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
@@ -648,7 +653,8 @@ func TestHowLate(t *testing.T) {
 	})
 }
 
-// A burst is found once: to the minute, also when other messages are due in its hour, and to the day when it is far ahead.
+// A burst is found once: to the minute, also when other messages are due in its hour, and to the
+// day when it is far ahead.
 func TestBurst(t *testing.T) {
 	for _, c := range []struct {
 		in    time.Duration
@@ -677,7 +683,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// When as many messages are due in each minute there is no burst, although they are more than Options.Burst.
+// When as many messages are due in each minute there is no burst, although they are more than
+// Options.Burst.
 func TestNoBurst(t *testing.T) {
 	inBubble(t, &Options{Burst: 5}, func(t *testing.T, s scene) {
 		for n := range 120 {
@@ -689,7 +696,8 @@ func TestNoBurst(t *testing.T) {
 	})
 }
 
-// When many topics have a finding of one kind, five have a finding each, and a sixth finding counts the others.
+// When many topics have a finding of one kind, five have a finding each, and a sixth finding counts
+// the others.
 func TestManyTopicsNeedAttention(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		for n := range 20 {
@@ -795,7 +803,8 @@ func TestWriting(t *testing.T) {
 	}
 }
 
-// A change while the topics are being counted may be missing in that count. So the next Read after the count counts anew.
+// A change while the topics are being counted may be missing in that count. So the next Read after
+// the count counts anew.
 func TestRecountDuringACount(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		s.push("a", "1", time.Hour)
@@ -824,8 +833,9 @@ func TestRecountDuringACount(t *testing.T) {
 	})
 }
 
-// Findings of the same severity are in the order of their age, and those of one kind that are shown are the oldest. The topic of the message
-// that has been ready for longest comes first, also if its messages may wait for longer than others.
+// Findings of the same severity are in the order of their age, and those of one kind that are shown
+// are the oldest. The topic of the message that has been ready for longest comes first, also if its
+// messages may wait for longer than others.
 func TestAttentionByAge(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		long := 24 * time.Hour
@@ -864,7 +874,8 @@ func TestAttentionByAge(t *testing.T) {
 	})
 }
 
-// A schedule that has missed times within the last day is a finding, and one that has a problem is a worse one.
+// A schedule that has missed times within the last day is a finding, and one that has a problem is
+// a worse one.
 func TestMissedSchedules(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s scene) {
 		q := punctual.NewQueue(s, nil)

@@ -16,8 +16,9 @@ type drawing struct {
 	zone *time.Location
 }
 
-// addPictures adds what falls due by the minute, hour and day. Until the first count of a picture has ended, the pictures after
-// it are not begun, because in a store of many messages they take far longer, and people want the minutes first.
+// addPictures adds what falls due by the minute, hour and day. Until the first count of a picture
+// has ended, the pictures after it are not begun, because in a store of many messages they take far
+// longer, and people want the minutes first.
 func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, zone *time.Location) {
 	for n, p := range []*Picture{&out.Minutes, &out.Hours, &out.Days} {
 		if found, ok := c.surveyed.picture(Minute+Step(n), zone, out.AsOf); ok {
@@ -35,8 +36,9 @@ func (r *Reader) addPictures(ctx context.Context, out *Overview, c topicCounts, 
 	}
 }
 
-// stepZone returns the time zone in which a picture for zone is kept, so that people in many zones share a picture: UTC for
-// minutes, which begin at the same time everywhere, and for hours in zones that are whole hours from UTC, else zone.
+// stepZone returns the time zone in which a picture for zone is kept, so that people in many zones
+// share a picture: UTC for minutes, which begin at the same time everywhere, and for hours in zones
+// that are whole hours from UTC, else zone.
 func stepZone(s Step, now time.Time, zone *time.Location) *time.Location {
 	steps, _ := s.picture()
 	whole := func(t time.Time) bool {
@@ -117,7 +119,8 @@ func (r *Reader) forecastAll(ctx context.Context, q AheadQuery, now time.Time, h
 	return all, nil
 }
 
-// picture returns how many steps a picture has, and how old it may become: the older, the longer its steps are.
+// picture returns how many steps a picture has, and how old it may become: the older, the longer
+// its steps are.
 func (s Step) picture() (steps int, most time.Duration) {
 	switch s {
 	case Minute:
@@ -147,8 +150,9 @@ func largest(topics []punctual.TopicStats, n int) []punctual.TopicStats {
 	return out
 }
 
-// picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that took. Unless the store is a
-// surveyor, it is used no longer than Step.picture says, or than four times as long as it took if that is longer.
+// picturePolicy gives a picture a minute to be counted, and uses it for share times as long as that
+// took. Unless the store is a surveyor, it is used no longer than Step.picture says, or than four
+// times as long as it took if that is longer.
 func (r *Reader) picturePolicy(s Step) policy {
 	_, most := s.picture()
 	if r.surveyor != nil {

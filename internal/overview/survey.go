@@ -11,17 +11,20 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// A store that has to read every message to count them, a storekit.Surveyor, is read in two ways. A survey counts all
-// messages and all pictures in one pass. It is costly, so the next one begins only after surveyShare times as long as it
-// took, or after ten times as long when something has changed (Recount). So what an open page costs is bounded whatever the size of
-// the store. The next due times of the topics are cheap. They are read anew, when somebody asks, after nextDueShare times as long as
-// that took, at least after a second. With them come the number of ready messages and what is paused.
+// A store that has to read every message to count them, a storekit.Surveyor, is read in two ways. A
+// survey counts all messages and all pictures in one pass. It is costly, so the next one begins
+// only after surveyShare times as long as it took, or after ten times as long when something has
+// changed (Recount). So what an open page costs is bounded whatever the size of the store. The next
+// due times of the topics are cheap. They are read anew, when somebody asks, after nextDueShare
+// times as long as that took, at least after a second. With them come the number of ready messages
+// and what is paused.
 
 const (
-	// A survey that took one second is used for surveyShare seconds, and next due times that took as long for nextDueShare
-	// seconds.
+	// A survey that took one second is used for surveyShare seconds, and next due times that took
+	// as long for nextDueShare seconds.
 	surveyShare, nextDueShare = 400, 1000
-	// surveyTopics is how many topics a survey counts one by one: as many as a page of a table shows.
+	// surveyTopics is how many topics a survey counts one by one: as many as a page of a table
+	// shows.
 	surveyTopics = 50
 )
 
@@ -29,7 +32,8 @@ const (
 type surveyed struct {
 	edges []time.Time
 	all   *dueCounts // without the hidden topics
-	// largest are the topics that were counted one by one. Pictures show the first ones of them, as many as drawn.
+	// largest are the topics that were counted one by one. Pictures show the first ones of them, as
+	// many as drawn.
 	largest []*dueCounts
 	drawn   int
 	// found is what is unusual in the picture of a step.
@@ -68,9 +72,10 @@ func (r *Reader) survey(ctx context.Context, now time.Time) (topicCounts, error)
 	return out, nil
 }
 
-// surveyEdges returns the edges of the steps that pages in the zone of the Reader ask for. Hours reach as far as the page Week.
-// Minutes reach as far as the picture of the hours, because bursts are counted by the minute. All reach a day further, so that
-// the survey still answers somebody who asks hours later.
+// surveyEdges returns the edges of the steps that pages in the zone of the Reader ask for. Hours
+// reach as far as the page Week. Minutes reach as far as the picture of the hours, because bursts
+// are counted by the minute. All reach a day further, so that the survey still answers somebody who
+// asks hours later.
 func surveyEdges(now time.Time, zone *time.Location) []time.Time {
 	hours, _ := Hour.picture()
 	days, _ := Day.picture()
@@ -100,7 +105,8 @@ func (v *surveyed) picture(step Step, zone *time.Location, now time.Time) (p Pic
 	return p, true
 }
 
-// ahead answers from the survey, if it has the topic and the edges. now may be later than the survey.
+// ahead answers from the survey, if it has the topic and the edges. now may be later than the
+// survey.
 func (v *surveyed) ahead(q AheadQuery, now time.Time) (*Ahead, bool) {
 	edges := q.edges(now)
 	at := v.places(edges)
@@ -118,7 +124,8 @@ func (v *surveyed) ahead(q AheadQuery, now time.Time) (*Ahead, bool) {
 	return nil, false
 }
 
-// places returns the index of each edge among those of the survey, nil if the survey does not have one of them.
+// places returns the index of each edge among those of the survey, nil if the survey does not have
+// one of them.
 func (v *surveyed) places(edges []time.Time) []int {
 	if v == nil {
 		return nil
@@ -136,8 +143,8 @@ func (v *surveyed) places(edges []time.Time) []int {
 // dueCounts is what a survey counted for one topic, or for all.
 type dueCounts storekit.DueCounts
 
-// between returns the counts of d as an Ahead with the given edges. at has the index of each edge among those of the survey
-// (see places).
+// between returns the counts of d as an Ahead with the given edges. at has the index of each edge
+// among those of the survey (see places).
 func (d *dueCounts) between(q AheadQuery, now time.Time, edges []time.Time, at []int) *Ahead {
 	q.Topic = d.Topic
 	out := &Ahead{AheadQuery: q, AsOf: now, Edges: edges, Counts: make([]int64, q.Steps), Overdue: d.Overdue, Beyond: d.Beyond}
@@ -155,7 +162,8 @@ func sum(counts []int64) (n int64) {
 	return n
 }
 
-// beginNextDue begins to read the next due times of the topics, unless the last ones are still fresh. It returns nil for a store that is no surveyor.
+// beginNextDue begins to read the next due times of the topics, unless the last ones are still
+// fresh. It returns nil for a store that is no surveyor.
 func (r *Reader) beginNextDue() <-chan struct{} {
 	if r.surveyor == nil {
 		return nil
@@ -164,8 +172,9 @@ func (r *Reader) beginNextDue() <-chan struct{} {
 	return r.nextDue.begin(r, policy{timeout: r.o.Timeout, fresh: fresh}, r.surveyor.NextDue)
 }
 
-// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer or is too old to be shown.
-// Before the first survey it returns ErrCounting, or why that survey failed.
+// surveyedAhead answers from the last survey. It returns nil if the survey does not have the answer
+// or is too old to be shown. Before the first survey it returns ErrCounting, or why that survey
+// failed.
 func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, error) {
 	running := r.beginCount()
 	c := r.counts.await(patient, nil)
@@ -182,8 +191,8 @@ func (r *Reader) surveyedAhead(patient context.Context, q AheadQuery) (*Ahead, e
 	return a, nil
 }
 
-// surveyedTopics returns what is known about the topics. It waits for a survey no longer than Options.Patience, and not at all
-// when there is one that may be shown.
+// surveyedTopics returns what is known about the topics. It waits for a survey no longer than
+// Options.Patience, and not at all when there is one that may be shown.
 func (r *Reader) surveyedTopics(ctx context.Context, running <-chan struct{}) (Counts, error) {
 	reading := r.beginNextDue()
 	patient, cancel := context.WithTimeout(ctx, r.o.Patience)
@@ -222,8 +231,9 @@ func (o *Overview) addNextDue(h answer[storekit.NextDueTimes]) {
 	o.AsOf, o.Topics = h.value.At, withNextDue(o.Topics, h.value)
 }
 
-// withNextDue returns the topics that there are, with what the store returned beside their next due times: what is ready,
-// for how long, and what is paused. All other numbers are as they were counted.
+// withNextDue returns the topics that there are, with what the store returned beside their next due
+// times: what is ready, for how long, and what is paused. All other numbers are as they were
+// counted.
 func withNextDue(counted []punctual.TopicStats, h storekit.NextDueTimes) []punctual.TopicStats {
 	out := make([]punctual.TopicStats, 0, len(h.Topics))
 	for _, n := range h.Topics {

@@ -107,7 +107,8 @@ func (s scene) fillForPictures() {
 	s.push("ready", "x", 0)
 }
 
-// The pictures from a survey are the same as those from forecasts, in three zones, also an hour and a half later.
+// The pictures from a survey are the same as those from forecasts, in three zones, also an hour and
+// a half later.
 func TestSurveyEqualsForecasts(t *testing.T) {
 	for _, name := range []string{"UTC", "America/New_York", "Asia/Kolkata"} {
 		zone, err := time.LoadLocation(name)
@@ -162,7 +163,8 @@ func TestOldSurvey(t *testing.T) {
 	})
 }
 
-// A page that is open for ten hours has the store surveyed for at most 0.35 % of the time, whether a survey takes 3 s or 25 s.
+// A page that is open for ten hours has the store surveyed for at most 0.35 % of the time, whether
+// a survey takes 3 s or 25 s.
 func TestShareOfSurveys(t *testing.T) {
 	for _, takes := range []time.Duration{3 * time.Second, 25 * time.Second} {
 		inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
@@ -181,8 +183,9 @@ func TestShareOfSurveys(t *testing.T) {
 	}
 }
 
-// Before the first survey has ended a page shows the topics, what is ready and what is late. After the survey it goes on to show what is
-// ready and paused now, although the other counts are as old as the survey.
+// Before the first survey has ended a page shows the topics, what is ready and what is late. After
+// the survey it goes on to show what is ready and paused now, although the other counts are as old
+// as the survey.
 func TestNextDue(t *testing.T) {
 	inSurvey(t, &Options{Hurry: true}, func(t *testing.T, s scene) {
 		s.push("a", "1", 0)
@@ -277,7 +280,8 @@ func TestNobodyWaitsForASurvey(t *testing.T) {
 	})
 }
 
-// The rows of an open table are counted in a bounded share of the time, however many there are, and nobody waits long for them.
+// The rows of an open table are counted in a bounded share of the time, however many there are, and
+// nobody waits long for them.
 func TestShareOfRows(t *testing.T) {
 	q := AheadQuery{Step: Hour, Steps: 48}
 	inBubble(t, nil, func(t *testing.T, s scene) {

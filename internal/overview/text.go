@@ -15,7 +15,8 @@ func Grouped(n int64) string {
 	return text
 }
 
-// Short writes a length of time for people, in at most its two largest units: 3d4h, 2h5m, 1m30s, 1.5s, 850ms.
+// Short writes a length of time for people, in at most its two largest units: 3d4h, 2h5m, 1m30s,
+// 1.5s, 850ms.
 func Short(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:

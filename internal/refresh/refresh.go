@@ -1,4 +1,5 @@
-// Package refresh caches a value that is read from files, and reads it again when somebody asks for it and it is too old.
+// Package refresh caches a value that is read from files, and reads it again when somebody asks for
+// it and it is too old.
 package refresh
 
 import (
@@ -6,14 +7,14 @@ import (
 	"time"
 )
 
-// Value caches what was read, from a file for instance. Get reads it again if the last reading is older than the interval. Make a
-// Value with New. It is safe for concurrent use.
+// Value caches what was read, from a file for instance. Get reads it again if the last reading is
+// older than the interval. Make a Value with New. It is safe for concurrent use.
 type Value[T any] struct {
 	interval time.Duration
 	read     func(before T) T
 	last     atomic.Pointer[reading[T]]
-	// turn holds one element while a caller reads. The other callers wait for that reading and do not use the old value, because for
-	// instance a token may have been revoked.
+	// turn holds one element while a caller reads. The other callers wait for that reading and do
+	// not use the old value, because for instance a token may have been revoked.
 	turn chan struct{}
 }
 
@@ -23,16 +24,17 @@ type reading[T any] struct {
 	at    time.Time
 }
 
-// New returns a Value that begins with first, which the caller has just read. read is given the old value and returns the new one. Only
-// one caller of Get calls read at a time.
+// New returns a Value that begins with first, which the caller has just read. read is given the old
+// value and returns the new one. Only one caller of Get calls read at a time.
 func New[T any](interval time.Duration, first T, read func(before T) T) *Value[T] {
 	v := &Value[T]{interval: interval, read: read, turn: make(chan struct{}, 1)}
 	v.last.Store(&reading[T]{first, time.Now()})
 	return v
 }
 
-// Get returns the value. When its reading began longer ago than the interval, the first caller reads it again. Callers that come meanwhile
-// wait for that reading and get its value, or read again if that reading has taken longer than the interval.
+// Get returns the value. When its reading began longer ago than the interval, the first caller
+// reads it again. Callers that come meanwhile wait for that reading and get its value, or read
+// again if that reading has taken longer than the interval.
 func (v *Value[T]) Get() T {
 	if last := v.last.Load(); v.isFresh(last) {
 		return last.value

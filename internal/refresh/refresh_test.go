@@ -29,7 +29,8 @@ func TestGet(t *testing.T) {
 	})
 }
 
-// Callers that come at the same time, long after the last one, all wait for the one that reads: none gets what was read before.
+// Callers that come at the same time, long after the last one, all wait for the one that reads:
+// none gets what was read before.
 func TestNobodyGetsWhatIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, reads := make(chan struct{}), 0

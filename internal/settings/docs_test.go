@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is made of the table into docs")
 
-// TestTablesInDocs: what the pages say about each setting is made of the table. 'go generate ./internal/settings' writes it.
+// TestTablesInDocs: what the pages say about each setting is made of the table. 'go generate
+// ./internal/settings' writes it.
 func TestTablesInDocs(t *testing.T) {
 	defaults := punctual.DefaultSettings()
 	kept, err := storekit.EncodeSettings(defaults)
@@ -108,8 +109,8 @@ func userRow(r *settings.Setting) string {
 	return fmt.Sprintf("| `%s` | %s | %s | `%s` | %s |", r.Name, r.Meaning(), r.Allowed(), r.Default(), flag)
 }
 
-// TestCommentsOfSettings: the comment on each field of Settings and SettingsPatch says which values it takes, and that of
-// Settings the default.
+// TestCommentsOfSettings: the comment on each field of Settings and SettingsPatch says which values
+// it takes, and that of Settings the default.
 func TestCommentsOfSettings(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../inspector.go", nil, parser.ParseComments)
 	if err != nil {

@@ -25,9 +25,11 @@ const (
 	Count
 	// Truth is true or false.
 	Truth
-	// Backoff is a list of delays or their exponential growth, as package notation writes it; in stores an object.
+	// Backoff is a list of delays or their exponential growth, as package notation writes it; in
+	// stores an object.
 	Backoff
-	// List is a list of unlike names: "billing,mail" for people, or "none"; an array of strings in JSON and in stores.
+	// List is a list of unlike names: "billing,mail" for people, or "none"; an array of strings in
+	// JSON and in stores.
 	List
 	// Events are names of events: "acked,dead".
 	Events
@@ -68,12 +70,12 @@ func jsonKind(value []byte) string {
 	return jsonNumber
 }
 
-// kind is what a row does with its value, whatever the type of it is. Setting has the same as methods that name the setting
-// in errors.
+// kind is what a row does with its value, whatever the type of it is. Setting has the same as
+// methods that name the setting in errors.
 type kind interface {
 	Kind() Kind
-	// Range is the least and the most of a setting that has an order, in its unit, which is the nanosecond for durations.
-	// The most is 0 where there is none.
+	// Range is the least and the most of a setting that has an order, in its unit, which is the
+	// nanosecond for durations. The most is 0 where there is none.
 	Range() (least, most int64)
 
 	text(*punctual.Settings) string
@@ -88,8 +90,8 @@ type kind interface {
 	allowed(zero string) string
 }
 
-// field is a setting whose value is a T: where it stands, in what form it is written, and its least and most value where T
-// has an order.
+// field is a setting whose value is a T: where it stands, in what form it is written, and its least
+// and most value where T has an order.
 type field[T any] struct {
 	of          func(*punctual.Settings) *T
 	in          func(*punctual.SettingsPatch) **T
@@ -104,8 +106,9 @@ type form[T any] struct {
 	parse   func(string) (T, error)
 	stored  func(T) ([]byte, error)
 	restore func([]byte) (T, error)
-	// allowed says which values there are between least and most, zero what 0 means. problem is empty for one of them, and
-	// otherwise the rest of a sentence that begins with the name of the setting.
+	// allowed says which values there are between least and most, zero what 0 means. problem is
+	// empty for one of them, and otherwise the rest of a sentence that begins with the name of the
+	// setting.
 	allowed func(least, most T, zero string) string
 	problem func(v, least, most T, zero string) string
 	number  func(T) int64 // nil for a type without order
@@ -165,8 +168,8 @@ func (f *field[T]) problem(s *punctual.Settings, zero string) string {
 
 func (f *field[T]) allowed(zero string) string { return f.form.allowed(f.least, f.most, zero) }
 
-// ordered is the form of a type with an order: it is written by text, and lies between two bounds, of which the upper is 0
-// where there is none.
+// ordered is the form of a type with an order: it is written by text, and lies between two bounds,
+// of which the upper is 0 where there is none.
 func ordered[T ~int | ~int64](k Kind, text func(T) string, f form[T]) *form[T] {
 	f.kind, f.text = k, text
 	f.number = func(v T) int64 { return int64(v) }

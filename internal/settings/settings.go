@@ -1,6 +1,7 @@
-// Package settings is the table of a topic's settings. A row has everything about one setting: its name, what it does, which
-// values are allowed, and how it is written for people, in JSON and in a store. Storekit, the HTTP interface, the command line,
-// the console and the tables in docs all read the rows. So a further setting needs a field of punctual.Settings and
+// Package settings is the table of a topic's settings. A row has everything about one setting: its
+// name, what it does, which values are allowed, and how it is written for people, in JSON and in a
+// store. Storekit, the HTTP interface, the command line, the console and the tables in docs all
+// read the rows. So a further setting needs a field of punctual.Settings and
 // punctual.SettingsPatch, a row, and the code that acts on it.
 package settings
 
@@ -17,7 +18,8 @@ import (
 
 // Setting is one row of the table.
 type Setting struct {
-	// Name is the member in JSON, stored and sent, and the field of the console's form: finished_retention.
+	// Name is the member in JSON, stored and sent, and the field of the console's form:
+	// finished_retention.
 	Name string
 	// About is one line for flags, the description of the HTTP interface and the tables in docs.
 	About string
@@ -25,13 +27,16 @@ type Setting struct {
 	Zero string
 	// Fixed settings cannot change once the topic exists.
 	Fixed bool
-	// In the JSON that a store keeps, a Quiet setting stands only where its value differs from the default, so that programs that do
-	// not know the setting go on until somebody uses it. A column or a field of a hash that repeats the setting may be there in any
-	// case. Every setting that is added is Quiet.
+	// In the JSON that a store keeps, a Quiet setting stands only where its value differs from the
+	// default, so that programs that do not know the setting go on until somebody uses it. A column
+	// or a field of a hash that repeats the setting may be there in any case. Every setting that is
+	// added is Quiet.
 	Quiet bool
-	// Pause settings are changed by a command and a button of their own, and stay behind when a topic is copied.
+	// Pause settings are changed by a command and a button of their own, and stay behind when a
+	// topic is copied.
 	Pause bool
-	// Needs is the ability that a store must have for any value but the default; 0 when every store can have every value.
+	// Needs is the ability that a store must have for any value but the default; 0 when every store
+	// can have every value.
 	Needs Ability
 
 	kind
@@ -59,7 +64,8 @@ func Find(name string) *Setting {
 	return nil
 }
 
-// Names returns the names of all settings, as an error about an unknown setting lists them: "lease, max_attempts, …".
+// Names returns the names of all settings, as an error about an unknown setting lists them: "lease,
+// max_attempts, …".
 func Names() string {
 	names := make([]string, len(Table))
 	for i, row := range Table {
@@ -77,7 +83,8 @@ func (r *Setting) Flag() string { return strings.ReplaceAll(r.Name, "_", "-") }
 // Text returns the value in s as people write it. Parse reads the same value from it.
 func (r *Setting) Text(s *punctual.Settings) string { return r.text(s) }
 
-// Shown returns the value in s for display: Text, or for a 0 with a meaning of its own that meaning (Zero).
+// Shown returns the value in s for display: Text, or for a 0 with a meaning of its own that meaning
+// (Zero).
 func (r *Setting) Shown(s *punctual.Settings) string {
 	if r.Zero != "" && r.isZero(s) {
 		return r.Zero
@@ -94,7 +101,8 @@ func (r *Setting) Default() string {
 // Allowed returns which values the setting can have: "10ms to 1d", "0 (until purged) or more".
 func (r *Setting) Allowed() string { return r.allowed(r.Zero) }
 
-// Meaning returns what the setting does, whether only some stores can have it, and whether it is fixed once the topic exists.
+// Meaning returns what the setting does, whether only some stores can have it, and whether it is
+// fixed once the topic exists.
 func (r *Setting) Meaning() string {
 	text := r.About
 	if r.Needs != 0 {
@@ -106,8 +114,8 @@ func (r *Setting) Meaning() string {
 	return text
 }
 
-// Sentence returns what the setting does and which values it can have: "How long dead messages are kept: 0 (until purged) or
-// more. Default 0s."
+// Sentence returns what the setting does and which values it can have: "How long dead messages are
+// kept: 0 (until purged) or more. Default 0s."
 func (r *Setting) Sentence() string {
 	meaning := r.Meaning()
 	return strings.ToUpper(meaning[:1]) + meaning[1:] + ": " + r.Allowed() + ". Default " + r.Default() + "."
@@ -122,8 +130,8 @@ func (r *Setting) Usage() string {
 	return text + " (" + r.Default() + ")"
 }
 
-// Parse sets the setting in p to the value that people wrote as text. A text that cannot be read is an ErrInvalid that names the
-// setting and says which values it can have or how to write them.
+// Parse sets the setting in p to the value that people wrote as text. A text that cannot be read is
+// an ErrInvalid that names the setting and says which values it can have or how to write them.
 func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	if text == "" {
 		return invalidf("%s is empty: use %s", r.Words(), r.Allowed())
@@ -138,7 +146,8 @@ func (r *Setting) Parse(p *punctual.SettingsPatch, text string) error {
 	return fmt.Errorf("%s: %w", r.Words(), err)
 }
 
-// JSON returns the value in s as a JSON value: the Text, in quotes unless it is a number or a truth value, and for a list an array.
+// JSON returns the value in s as a JSON value: the Text, in quotes unless it is a number or a truth
+// value, and for a list an array.
 func (r *Setting) JSON(s *punctual.Settings) []byte {
 	if r.Kind() == List {
 		array, _ := r.stored(s) // strings can always be written
@@ -152,8 +161,9 @@ func (r *Setting) JSON(s *punctual.Settings) []byte {
 	return quoted
 }
 
-// FromJSON sets the setting in p to a JSON value; null leaves p as it is. Its errors are ErrInvalid and name the
-// setting, as those of Parse do. For a value of another JSON type the error names the type that is expected.
+// FromJSON sets the setting in p to a JSON value; null leaves p as it is. Its errors are ErrInvalid
+// and name the setting, as those of Parse do. For a value of another JSON type the error names the
+// type that is expected.
 func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	value = bytes.TrimSpace(value)
 	if string(value) == "null" {
@@ -180,12 +190,14 @@ func (r *Setting) FromJSON(p *punctual.SettingsPatch, value []byte) error {
 	return r.Parse(p, text)
 }
 
-// Stored returns the value in s as the JSON value that stores keep: durations as Go writes them, a backoff as an object. A
-// value that JSON cannot have, such as a jitter that is not a number, is an error.
+// Stored returns the value in s as the JSON value that stores keep: durations as Go writes them, a
+// backoff as an object. A value that JSON cannot have, such as a jitter that is not a number, is an
+// error.
 func (r *Setting) Stored(s *punctual.Settings) ([]byte, error) { return r.stored(s) }
 
-// FromStored is the inverse of Stored: it sets the setting in p. null leaves p as it is. An object with a member that this
-// program does not know, and an event that it does not know, are an ErrUnsupported.
+// FromStored is the inverse of Stored: it sets the setting in p. null leaves p as it is. An object
+// with a member that this program does not know, and an event that it does not know, are an
+// ErrUnsupported.
 func (r *Setting) FromStored(p *punctual.SettingsPatch, value []byte) error {
 	if string(value) == "null" {
 		return nil
@@ -205,7 +217,8 @@ func (r *Setting) Apply(s *punctual.Settings, p *punctual.SettingsPatch) { r.app
 // Take sets the setting in p to its value in s.
 func (r *Setting) Take(p *punctual.SettingsPatch, s *punctual.Settings) { r.take(p, s) }
 
-// Check returns an ErrInvalid that names the setting and says what is wrong with its value in s, or nil.
+// Check returns an ErrInvalid that names the setting and says what is wrong with its value in s, or
+// nil.
 func (r *Setting) Check(s *punctual.Settings) error {
 	if problem := r.problem(s, r.Zero); problem != "" {
 		return invalidf("%s %s", r.Words(), problem)

@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// TestRowsAreTheFields: each field of Settings and of SettingsPatch has its row, at the same place and under the same name, and the row
-// reads and changes that field.
+// TestRowsAreTheFields: each field of Settings and of SettingsPatch has its row, at the same place
+// and under the same name, and the row reads and changes that field.
 func TestRowsAreTheFields(t *testing.T) {
 	var s punctual.Settings
 	var p punctual.SettingsPatch
@@ -112,7 +112,8 @@ func drawBackoff(t *rapid.T, name string) punctual.Backoff {
 	}
 }
 
-// TestRoundTrips: whatever a setting can be is read back as the same value from each of the three ways to write it, and alone.
+// TestRoundTrips: whatever a setting can be is read back as the same value from each of the three
+// ways to write it, and alone.
 func TestRoundTrips(t *testing.T) {
 	for _, row := range Table {
 		t.Run(row.Name, rapid.MakeCheck(func(t *rapid.T) {
@@ -148,8 +149,9 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestBounds: the default of each setting is allowed. Of durations and counts the least and the most value are allowed, and a value beyond
-// them is refused with an error that says what is allowed.
+// TestBounds: the default of each setting is allowed. Of durations and counts the least and the
+// most value are allowed, and a value beyond them is refused with an error that says what is
+// allowed.
 func TestBounds(t *testing.T) {
 	d := punctual.DefaultSettings()
 	for _, row := range Table {
@@ -188,7 +190,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestNames: a list has at most 32 unlike names of at most 62 bytes, and the words "none" and "all" are no names.
+// TestNames: a list has at most 32 unlike names of at most 62 bytes, and the words "none" and "all"
+// are no names.
 func TestNames(t *testing.T) {
 	row := Find("groups")
 	many := make([]string, limits.MaxGroups+1)
@@ -212,7 +215,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestErrorsOfText: a text that cannot be read is an ErrInvalid that begins with the setting's name and says what is allowed or how to write it.
+// TestErrorsOfText: a text that cannot be read is an ErrInvalid that begins with the setting's name
+// and says what is allowed or how to write it.
 func TestErrorsOfText(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"lease", "", "lease is empty: use 10ms to 1d"},
@@ -233,7 +237,8 @@ func TestErrorsOfText(t *testing.T) {
 	}
 }
 
-// TestErrorsOfJSON: a value of the wrong kind is told what is expected; null is a setting that is not given.
+// TestErrorsOfJSON: a value of the wrong kind is told what is expected; null is a setting that is
+// not given.
 func TestErrorsOfJSON(t *testing.T) {
 	for _, row := range Table {
 		good := jsonKind(row.JSON(new(punctual.DefaultSettings())))

@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Table has one row for each field of punctual.Settings, in the order of the fields, which is also their order in JSON.
-// Nothing changes it.
+// Table has one row for each field of punctual.Settings, in the order of the fields, which is also
+// their order in JSON. Nothing changes it.
 var Table = []*Setting{
 	{
 		Name: "lease", About: "how long a claim may work before the message is ready again, unless the lease is extended",

@@ -1,5 +1,5 @@
-// Package slo watches the objective that messages are delivered in time. It computes the burn rate: how many times more deliveries were
-// late in a window of time than the objective allows.
+// Package slo watches the objective that messages are delivered in time. It computes the burn rate:
+// how many times more deliveries were late in a window of time than the objective allows.
 package slo
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// Objective is what an operator has promised: at least Percent of all deliveries are at most Limit late.
+// Objective is what an operator has promised: at least Percent of all deliveries are at most Limit
+// late.
 type Objective struct {
 	Limit   time.Duration
 	Percent float64
@@ -55,7 +56,8 @@ type Lateness struct {
 	epoch     time.Time // slots are counted from here, by the monotonic clock
 
 	mu sync.Mutex
-	// ring has the counts of the last slots: those of slot n are at index n modulo its length. Guarded by mu.
+	// ring has the counts of the last slots: those of slot n are at index n modulo its length.
+	// Guarded by mu.
 	ring [slots]struct {
 		number      int64
 		total, late int64
@@ -68,10 +70,12 @@ func New(o Objective) *Lateness { return &Lateness{objective: o, epoch: time.Now
 // Objective returns the objective.
 func (l *Lateness) Objective() Objective { return l.objective }
 
-// slot returns the number of the present slot. Numbers begin at 1, so that the zero elements of the ring belong to no slot.
+// slot returns the number of the present slot. Numbers begin at 1, so that the zero elements of the
+// ring belong to no slot.
 func (l *Lateness) slot() int64 { return int64(time.Since(l.epoch)/grain) + 1 }
 
-// Delivered counts one delivery. The lateness of a message that was pushed after its due time counts from the push.
+// Delivered counts one delivery. The lateness of a message that was pushed after its due time
+// counts from the push.
 func (l *Lateness) Delivered(d *punctual.Delivery) {
 	late := d.ReadyFor()
 	l.mu.Lock()
@@ -87,8 +91,9 @@ func (l *Lateness) Delivered(d *punctual.Delivery) {
 	}
 }
 
-// BurnRate returns how many times more deliveries were late in the last window than the objective allows. It is 0 when no delivery was
-// late, and 1 when exactly as many were late as allowed. With the objective 1s@99 it is 100 when all deliveries were late.
+// BurnRate returns how many times more deliveries were late in the last window than the objective
+// allows. It is 0 when no delivery was late, and 1 when exactly as many were late as allowed. With
+// the objective 1s@99 it is 100 when all deliveries were late.
 func (l *Lateness) BurnRate(window time.Duration) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,9 +110,10 @@ func (l *Lateness) BurnRate(window time.Duration) float64 {
 	return 100 * float64(late) / float64(total) / (100 - l.objective.Percent)
 }
 
-// Degraded returns a sentence that says that the objective is not met at present, or nil. That is so while more deliveries were late
-// than the objective allows both in the last five minutes and in the last hour. The hour alone would still report a fault that is
-// over, and five minutes alone would report a few late deliveries.
+// Degraded returns a sentence that says that the objective is not met at present, or nil. That is
+// so while more deliveries were late than the objective allows both in the last five minutes and in
+// the last hour. The hour alone would still report a fault that is over, and five minutes alone
+// would report a few late deliveries.
 func (l *Lateness) Degraded() []string {
 	short, long := l.BurnRate(5*time.Minute), l.BurnRate(time.Hour)
 	if short <= 1 || long <= 1 {

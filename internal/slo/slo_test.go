@@ -34,7 +34,8 @@ func lateBy(by time.Duration) *punctual.Delivery {
 	return &punctual.Delivery{Message: punctual.Message{Due: due, Created: due.Add(-time.Hour)}, Delivered: due.Add(by)}
 }
 
-// The lateness of a message that was pushed after its due time counts from the push, because nobody can deliver it earlier.
+// The lateness of a message that was pushed after its due time counts from the push, because nobody
+// can deliver it earlier.
 func TestPushedLate(t *testing.T) {
 	l := New(Objective{time.Second, 99})
 	d := lateBy(time.Hour)

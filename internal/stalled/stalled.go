@@ -1,6 +1,6 @@
-// Package stalled goes through the schedules of a store and finds those with a problem (schedule.Info.Problem), for
-// metrics, the log of the duties, the console, "punctual top" and doctor. What is a problem is decided in the root package. Here
-// stands what finding them may cost.
+// Package stalled goes through the schedules of a store and finds those with a problem
+// (schedule.Info.Problem), for metrics, the log of the duties, the console, "punctual top" and
+// doctor. What is a problem is decided in the root package. Here stands what finding them may cost.
 package stalled
 
 import (
@@ -20,15 +20,16 @@ import (
 const (
 	// slice is how long a Look reads before it leaves the other topics to the next one.
 	slice = time.Second
-	// share is for how many times as long as a Look took the next one reads nothing, so that 100,000 schedules, which take a second or
-	// two to read, cost at most a fiftieth of the time.
+	// share is for how many times as long as a Look took the next one reads nothing, so that
+	// 100,000 schedules, which take a second or two to read, cost at most a fiftieth of the time.
 	share = 50
 )
 
 // Schedule is a schedule with a problem, or one that has missed times.
 type Schedule struct {
 	Topic, Name string
-	// Problem and Since are schedule.Info.Problem and schedule.Info.ProblemSince. Without a Problem Since is schedule.Info.LastMissed.
+	// Problem and Since are schedule.Info.Problem and schedule.Info.ProblemSince. Without a Problem
+	// Since is schedule.Info.LastMissed.
 	Problem string
 	Since   time.Time
 	// Ahead tells that schedule.Info.Ahead is set.
@@ -38,7 +39,8 @@ type Schedule struct {
 // Watch goes through the schedules of a store again and again. It is not for concurrent use.
 type Watch struct {
 	queue *punctual.Queue
-	// found has the schedules with a problem, missed those without one that have missed times: by topic, as it was read last.
+	// found has the schedules with a problem, missed those without one that have missed times: by
+	// topic, as it was read last.
 	found, missed map[string][]Schedule
 	left          []string  // the topics that the round under way has not read yet
 	rests         time.Time // until when Look reads nothing
@@ -59,9 +61,10 @@ func Topics(names []string) (topics []string) {
 	return topics
 }
 
-// Look reads the schedules of the topics, and returns those with a problem, sorted by topic. It reads topics for a second, and the others
-// in the next calls; what it returns of these was read before. After a call that took 100 ms, calls read nothing for 5 s. A store
-// without schedules (ErrUnsupported) has none with a problem.
+// Look reads the schedules of the topics, and returns those with a problem, sorted by topic. It
+// reads topics for a second, and the others in the next calls; what it returns of these was read
+// before. After a call that took 100 ms, calls read nothing for 5 s. A store without schedules
+// (ErrUnsupported) has none with a problem.
 func (w *Watch) Look(ctx context.Context, topics []string) ([]Schedule, error) {
 	if began := time.Now(); !began.Before(w.rests) {
 		if len(w.left) == 0 {
@@ -79,7 +82,8 @@ func (w *Watch) Look(ctx context.Context, topics []string) ([]Schedule, error) {
 	return inOrder(w.found), nil
 }
 
-// Missed returns the schedules without a problem that have missed times, sorted by topic, as the last Look has read them.
+// Missed returns the schedules without a problem that have missed times, sorted by topic, as the
+// last Look has read them.
 func (w *Watch) Missed() []Schedule { return inOrder(w.missed) }
 
 func inOrder(read map[string][]Schedule) (all []Schedule) {
@@ -117,8 +121,8 @@ func (w *Watch) read(ctx context.Context, until time.Time) error {
 // mostShown is how many schedules Examine names one by one.
 const mostShown = 10
 
-// Examine returns a finding for each schedule with a problem, or a good one if there are schedules and all is well. It reads for a
-// second, and says so if that was not enough for all topics.
+// Examine returns a finding for each schedule with a problem, or a good one if there are schedules
+// and all is well. It reads for a second, and says so if that was not enough for all topics.
 func Examine(ctx context.Context, store punctual.Store) ([]storekit.Finding, error) {
 	namer, err := punctual.As[storekit.TopicNamer](store)
 	if err != nil {

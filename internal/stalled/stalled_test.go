@@ -52,8 +52,9 @@ func topicsOf(found []Schedule) (topics []string) {
 	return topics
 }
 
-// A Look reads for a second and leaves the rest to later ones, which read nothing for fifty times as long as it took. What was read before
-// counts until it is read anew, and what belongs to topics that are gone does not.
+// A Look reads for a second and leaves the rest to later ones, which read nothing for fifty times
+// as long as it took. What was read before counts until it is read anew, and what belongs to topics
+// that are gone does not.
 func TestLookIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Store: memstore.New(nil)}
@@ -95,7 +96,8 @@ func TestLookIsBounded(t *testing.T) {
 	})
 }
 
-// Examine names the first schedules with a problem and adds up the others, says when it could not read all, and is good when all is well.
+// Examine names the first schedules with a problem and adds up the others, says when it could not
+// read all, and is good when all is well.
 func TestExamine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Store: memstore.New(nil)}

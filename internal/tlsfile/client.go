@@ -6,9 +6,10 @@ import (
 	"fmt"
 )
 
-// Client returns a configuration for the client of a server, for TLS 1.2 or newer. ca, if not empty, names a PEM file of the
-// authorities that the client trusts instead of those of the machine. cert and key name the client's own certificate and its key;
-// both are given or none. The files are read once. Errors name the parameter of a URL that named the file: ca, cert or key.
+// Client returns a configuration for the client of a server, for TLS 1.2 or newer. ca, if not
+// empty, names a PEM file of the authorities that the client trusts instead of those of the
+// machine. cert and key name the client's own certificate and its key; both are given or none. The
+// files are read once. Errors name the parameter of a URL that named the file: ca, cert or key.
 func Client(ca, cert, key string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {

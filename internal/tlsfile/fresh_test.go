@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestIdleServer: connections that come at the same time, long after the last one, all get the files as they are now.
+// TestIdleServer: connections that come at the same time, long after the last one, all get the
+// files as they are now.
 func TestIdleServer(t *testing.T) {
 	a, dir := newAuthority(t), t.TempDir()
 	files := Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}

@@ -1,5 +1,6 @@
-// Package tlsfile makes the TLS configuration of a server from files, and reads the files again when they change. So a certificate is renewed
-// without a restart: connections that exist go on, and new ones get the new certificate. It makes the configuration of a client, too.
+// Package tlsfile makes the TLS configuration of a server from files, and reads the files again
+// when they change. So a certificate is renewed without a restart: connections that exist go on,
+// and new ones get the new certificate. It makes the configuration of a client, too.
 package tlsfile
 
 import (
@@ -16,9 +17,11 @@ import (
 
 // Files are what TLS needs, in PEM.
 type Files struct {
-	// Cert is the file of the server's certificate and of the certificates between it and the root, Key the file of its private key.
+	// Cert is the file of the server's certificate and of the certificates between it and the root,
+	// Key the file of its private key.
 	Cert, Key string
-	// ClientCA, if not empty, is the file of the roots of client certificates. A client may then show a certificate.
+	// ClientCA, if not empty, is the file of the roots of client certificates. A client may then
+	// show a certificate.
 	ClientCA string
 	// ClientRequired refuses clients that show no certificate.
 	ClientRequired bool
@@ -52,9 +55,10 @@ func (s stamp) same(t stamp) bool {
 	return s.modified.Equal(t.modified) && s.size == t.size && (s.file == nil) == (t.file == nil) && (s.file == nil || os.SameFile(s.file, t.file))
 }
 
-// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections notice within a second that the files have
-// changed. While the files do not fit together, for instance because only one of two has been replaced, the old certificate stays in use.
-// The error is logged once, and again only after another error or after the files could be read meanwhile.
+// Config returns a configuration for TLS 1.3 alone, with HTTP/2 and HTTP/1.1. New connections
+// notice within a second that the files have changed. While the files do not fit together, for
+// instance because only one of two has been replaced, the old certificate stays in use. The error
+// is logged once, and again only after another error or after the files could be read meanwhile.
 func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	if files.ClientRequired && files.ClientCA == "" {
 		return nil, fmt.Errorf("client certificates are required but no file has their roots: name one: %w", punctual.ErrInvalid)
@@ -71,7 +75,8 @@ func Config(files Files, log *slog.Logger) (*tls.Config, error) {
 	return out, nil
 }
 
-// readIfChanged makes a new configuration if the files have changed since they were read, or could not be read the last time.
+// readIfChanged makes a new configuration if the files have changed since they were read, or could
+// not be read the last time.
 func (s *source) readIfChanged(l loaded) loaded {
 	stamps := s.files.stamps()
 	if same(stamps, l.stamps) && l.problem == "" {
@@ -92,7 +97,8 @@ func (s *source) readIfChanged(l loaded) loaded {
 
 func same(a, b [3]stamp) bool { return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2]) }
 
-// stamps returns the stamps of the files. It is called before the files are read, so that a change in between is noticed next time.
+// stamps returns the stamps of the files. It is called before the files are read, so that a change
+// in between is noticed next time.
 func (f Files) stamps() (out [3]stamp) {
 	for i, path := range []string{f.Cert, f.Key, f.ClientCA} {
 		if info, err := os.Stat(path); err == nil { // a missing file is reported when it is read

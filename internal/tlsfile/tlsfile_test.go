@@ -113,8 +113,8 @@ func serve(t *testing.T, files Files, log io.Writer) string {
 	return s.URL
 }
 
-// TestCertificatesAreSwappedUnderLoad: clients connect all the time while certificate and key are replaced one after the
-// other. No connection fails, and the new certificate is seen in the end.
+// TestCertificatesAreSwappedUnderLoad: clients connect all the time while certificate and key are
+// replaced one after the other. No connection fails, and the new certificate is seen in the end.
 func TestCertificatesAreSwappedUnderLoad(t *testing.T) {
 	ca := newAuthority(t)
 	dir := t.TempDir()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// checkPeer asks the kernel which user the process at the other end runs as, and returns an error unless that is this process's user,
-// root or owner.
+// checkPeer asks the kernel which user the process at the other end runs as, and returns an error
+// unless that is this process's user, root or owner.
 func checkPeer(c *net.UnixConn, owner int64) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -35,8 +35,8 @@ func asNobody(t *testing.T, f func() error) error {
 	return <-done
 }
 
-// TestForeignClient: the mode of the socket keeps other users out. When the mode is opened, the listener still closes the connections of
-// other users.
+// TestForeignClient: the mode of the socket keeps other users out. When the mode is opened, the
+// listener still closes the connections of other users.
 func TestForeignClient(t *testing.T) {
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {
@@ -92,7 +92,8 @@ func TestForeignServer(t *testing.T) {
 	}
 }
 
-// TestRoot: root may connect to another user's socket in a directory of that user, and not to another user's socket in a directory of root.
+// TestRoot: root may connect to another user's socket in a directory of that user, and not to
+// another user's socket in a directory of root.
 func TestRoot(t *testing.T) {
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// checkPeer accepts every peer: package syscall cannot ask here which user it runs as, so only the mode of the socket protects it.
+// checkPeer accepts every peer: package syscall cannot ask here which user it runs as, so only the
+// mode of the socket protects it.
 func checkPeer(*net.UnixConn, int64) error { return nil }
 
 // ownerOf returns nobody, because checkPeer does not use the owner here.

@@ -24,7 +24,8 @@ type AmendItem struct {
 	IfDue Given `json:"if_due,omitzero"`
 }
 
-// AmendItemOf returns the item of a request for a. A name that is not UTF-8, which JSON cannot carry, is an ErrInvalid.
+// AmendItemOf returns the item of a request for a. A name that is not UTF-8, which JSON cannot
+// carry, is an ErrInvalid.
 func AmendItemOf(a *punctual.Amendment) (AmendItem, error) {
 	if err := checkNames(a.Topic, a.ID); err != nil {
 		return AmendItem{}, err
@@ -32,7 +33,8 @@ func AmendItemOf(a *punctual.Amendment) (AmendItem, error) {
 	return AmendItem{Change: a.Change.String(), Topic: a.Topic, ID: a.ID, When: WhenOf(a.Delay, a.Due), IfDue: Given(TimeText(a.IfDue))}, nil
 }
 
-// Amendment returns the item as a punctual.Amendment. A malformed member is an ErrInvalid that names it.
+// Amendment returns the item as a punctual.Amendment. A malformed member is an ErrInvalid that
+// names it.
 func (a *AmendItem) Amendment() (punctual.Amendment, error) {
 	change, err := ParseChange(a.Change)
 	if err != nil {
@@ -65,7 +67,8 @@ type AmendAnswer struct {
 type AmendResult struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic"`
-	// Outcome is "cancelled", "rescheduled", "requeued" or "deleted". It is left out if there is an Error.
+	// Outcome is "cancelled", "rescheduled", "requeued" or "deleted". It is left out if there is an
+	// Error.
 	Outcome string `json:"outcome,omitzero"`
 	// Due is the due time in force after a reschedule or requeue.
 	Due   Time     `json:"due,omitzero"`
@@ -98,7 +101,8 @@ func AmendResultOf(a *punctual.Amendment, r punctual.Amended) AmendResult {
 	return out
 }
 
-// Amended returns the result as a punctual.Amended. Its Err is an ErrIndeterminate if the result is malformed.
+// Amended returns the result as a punctual.Amended. Its Err is an ErrIndeterminate if the result is
+// malformed.
 func (r *AmendResult) Amended() punctual.Amended {
 	out := punctual.Amended{Due: time.Time(r.Due), Err: r.Error.Err()}
 	if out.Err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The answers to a push, a claim and a settle are written as JSON nearly without reflection, because reflection would take most
-// of the time of such an answer. The bytes are exactly those that Encode writes for PushAnswer, ClaimAnswer and SettleAnswer,
-// which a test compares.
+// The answers to a push, a claim and a settle are written as JSON nearly without reflection,
+// because reflection would take most of the time of such an answer. The bytes are exactly those
+// that Encode writes for PushAnswer, ClaimAnswer and SettleAnswer, which a test compares.
 
-// jsonWriter collects JSON in b. A method with a parameter name appends one member. name is the member's name with its quotes and its colon, and
-// with the comma or brace in front of it.
+// jsonWriter collects JSON in b. A method with a parameter name appends one member. name is the
+// member's name with its quotes and its colon, and with the comma or brace in front of it.
 type jsonWriter struct {
 	b   []byte
 	err error // about the first text that was not UTF-8, or the first value that could not be encoded

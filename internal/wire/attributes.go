@@ -4,14 +4,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Attributes are the members of storekit.Attributes, in a message to push, a delivery, a stored message and a schedule alike. The
-// structs of these embed Attributes, so that in this package only this file and schedule.go name an
-// attribute.
+// Attributes are the members of storekit.Attributes, in a message to push, a delivery, a stored
+// message and a schedule alike. The structs of these embed Attributes, so that in this package only
+// this file and schedule.go name an attribute.
 type Attributes struct {
-	// Remember is the message's own duplicate window: how long after its end a push with the same ID is a duplicate. Left out means
-	// the topic's.
+	// Remember is the message's own duplicate window: how long after its end a push with the same
+	// ID is a duplicate. Left out means the topic's.
 	Remember Given `json:"remember,omitzero"`
-	// Timeout is how long a handler may work on the message. Left out leaves that to whoever handles the message.
+	// Timeout is how long a handler may work on the message. Left out leaves that to whoever
+	// handles the message.
 	Timeout Given `json:"timeout,omitzero"`
 }
 
@@ -20,7 +21,8 @@ func attributesOf(a storekit.Attributes) Attributes {
 	return Attributes{Remember: Given(DurationText(a.Remember)), Timeout: Given(DurationText(a.Timeout))}
 }
 
-// read returns the attributes as a store takes and returns them, or an ErrInvalid that names the member.
+// read returns the attributes as a store takes and returns them, or an ErrInvalid that names the
+// member.
 func (a Attributes) read() (out storekit.Attributes, err error) {
 	if out.Remember, err = ParseDurationText("remember", string(a.Remember)); err != nil {
 		return out, err
@@ -29,8 +31,8 @@ func (a Attributes) read() (out storekit.Attributes, err error) {
 	return out, err
 }
 
-// answered returns the attributes of an answer. A member that cannot be read is an ErrIndeterminate, because no server of this
-// interface sends one.
+// answered returns the attributes of an answer. A member that cannot be read is an
+// ErrIndeterminate, because no server of this interface sends one.
 func (a Attributes) answered() (storekit.Attributes, error) {
 	out, err := a.read()
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// An attribute that only a newer server knows is passed over in a delivery. A push with it is refused (TestCompactIsStrict).
+// An attribute that only a newer server knows is passed over in a delivery. A push with it is
+// refused (TestCompactIsStrict).
 func TestDeliveryWithANewerAttribute(t *testing.T) {
 	d := punctual.Delivery{Message: punctual.Message{ID: "1", Topic: "a", Remember: time.Minute}}
 	data, err := EncodeClaimAnswer(Compact, []punctual.Delivery{d})
@@ -33,7 +34,8 @@ func TestDeliveryWithANewerAttribute(t *testing.T) {
 	}
 }
 
-// TestAttributesAreHandedOn: each attribute is a member of messages and schedules, survives both forms, and is shown to people.
+// TestAttributesAreHandedOn: each attribute is a member of messages and schedules, survives both
+// forms, and is shown to people.
 func TestAttributesAreHandedOn(t *testing.T) {
 	full := attributesrig.Full(t)
 	if got, err := attributesOf(full).read(); err != nil || got != full {

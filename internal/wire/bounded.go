@@ -12,14 +12,16 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// The number of items, follow-ups, topics and message headers of a request is bounded while the request is decoded. A few bytes of
-// JSON become a whole Go value, so a request within the limit of its bytes could otherwise take many times as much memory.
+// The number of items, follow-ups, topics and message headers of a request is bounded while the
+// request is decoded. A few bytes of JSON become a whole Go value, so a request within the limit of
+// its bytes could otherwise take many times as much memory.
 
-// Take counts bytes of memory that a request is about to take beside its text. An error ends the decoding of the request.
+// Take counts bytes of memory that a request is about to take beside its text. An error ends the
+// decoding of the request.
 type Take func(bytes int64) error
 
-// The memory that an item and a header take beside their text: for the value in the request, for the store's result, and
-// for their part of the answer.
+// The memory that an item and a header take beside their text: for the value in the request, for
+// the store's result, and for their part of the answer.
 const (
 	itemBytes   = 1 << 10
 	headerBytes = 128
@@ -28,8 +30,8 @@ const (
 // ItemBytes returns how many bytes of memory n items take beside their text.
 func ItemBytes(n int) int64 { return int64(n) * itemBytes }
 
-// each decodes an array by calling do with one element at a time, so that refused elements are not kept in memory. It fails beyond most
-// elements.
+// each decodes an array by calling do with one element at a time, so that refused elements are not
+// kept in memory. It fails beyond most elements.
 type each[T any] struct {
 	most int
 	do   func(*T) error
@@ -63,7 +65,8 @@ func (e *each[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// decode calls DecodeRequest with a value that contains e. It returns an error of e.do as it is, without the place in the JSON.
+// decode calls DecodeRequest with a value that contains e. It returns an error of e.do as it is,
+// without the place in the JSON.
 func (e *each[T]) decode(data []byte, into any) error {
 	err := DecodeRequest(data, into)
 	if e.err != nil {
@@ -72,8 +75,8 @@ func (e *each[T]) decode(data []byte, into any) error {
 	return err
 }
 
-// DecodePush reads the items of a push, which is an array or a PushRequest, and calls do with each of them. It ends with the
-// first error. More than most items are an ErrTooLarge.
+// DecodePush reads the items of a push, which is an array or a PushRequest, and calls do with each
+// of them. It ends with the first error. More than most items are an ErrTooLarge.
 func DecodePush(data []byte, most int, do func(*PushItem) error) error {
 	e := each[PushItem]{most: most, do: do}
 	if text := bytes.TrimSpace(data); len(text) > 0 && text[0] == '[' {
@@ -121,7 +124,8 @@ func sizeInMemory(h map[string]string) int64 {
 	return n
 }
 
-// Items are the items of one request. Decoding more than limits.MaxBatch of them is a punctual.ErrTooLarge.
+// Items are the items of one request. Decoding more than limits.MaxBatch of them is a
+// punctual.ErrTooLarge.
 type Items[T any] []T
 
 // UnmarshalJSONFrom reads an array.
@@ -129,7 +133,8 @@ func (s *Items[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return decodeAtMost(d, (*[]T)(s), limits.MaxBatch, "items")
 }
 
-// TopicNames are the topics of one claim. Decoding more than limits.MaxClaimTopics of them is a punctual.ErrTooLarge.
+// TopicNames are the topics of one claim. Decoding more than limits.MaxClaimTopics of them is a
+// punctual.ErrTooLarge.
 type TopicNames []string
 
 // UnmarshalJSONFrom reads an array.
@@ -137,11 +142,12 @@ func (s *TopicNames) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return decodeAtMost(d, (*[]string)(s), limits.MaxClaimTopics, "topics")
 }
 
-// HeaderMap is the headers of a message, or those that a message has to have. Decoding more than maxHeaders of them is a punctual.ErrTooLarge.
+// HeaderMap is the headers of a message, or those that a message has to have. Decoding more than
+// maxHeaders of them is a punctual.ErrTooLarge.
 type HeaderMap map[string]string
 
-// maxHeaders is more than how many headers fit into limits.MaxHeaderBytes. Names differ, and only 257 of them have fewer than two bytes, so
-// nearly all headers take at least two.
+// maxHeaders is more than how many headers fit into limits.MaxHeaderBytes. Names differ, and only
+// 257 of them have fewer than two bytes, so nearly all headers take at least two.
 const maxHeaders = limits.MaxHeaderBytes/2 + 130
 
 // UnmarshalJSONFrom reads an object.
@@ -172,7 +178,8 @@ func (m *HeaderMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// Days are the days on which a schedule does not come. Decoding more than MaxExcept of them is a punctual.ErrTooLarge.
+// Days are the days on which a schedule does not come. Decoding more than MaxExcept of them is a
+// punctual.ErrTooLarge.
 type Days []string
 
 // MaxExcept is how many days schedule.Schedule.Except has at most.

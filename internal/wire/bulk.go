@@ -8,18 +8,20 @@ import (
 	"github.com/punctualmq/punctual/bulk"
 )
 
-// BulkRequest is the body of POST /v1/topics/TOPIC/bulk: one change of all messages that the other members select.
+// BulkRequest is the body of POST /v1/topics/TOPIC/bulk: one change of all messages that the other
+// members select.
 type BulkRequest struct {
 	// Do is "cancel", "delete", "requeue", "reschedule" or "shift".
 	Do string `json:"do"`
 	// By is how far a shift moves each message: "1h" later, "-1h" earlier.
 	By Given `json:"by,omitzero"`
-	// ID names a shift, so that within a day (bulk.Memory) it is made once, however often the request is sent.
+	// ID names a shift, so that within a day (bulk.Memory) it is made once, however often the
+	// request is sent.
 	ID Given `json:"id,omitzero"`
 	// When is the new due time of a requeue or reschedule. Left out, the messages are due now.
 	When
-	// State is "scheduled", "ready", "leased" or "dead". Left out, it is both scheduled and ready, scheduled alone for a shift to
-	// earlier, or dead for a requeue. A delete needs it.
+	// State is "scheduled", "ready", "leased" or "dead". Left out, it is both scheduled and ready,
+	// scheduled alone for a shift to earlier, or dead for a requeue. A delete needs it.
 	State  Given     `json:"state,omitzero"`
 	From   Given     `json:"from,omitzero"`
 	To     Given     `json:"to,omitzero"`
@@ -36,7 +38,8 @@ func (r *BulkRequest) Size() int64 {
 	return itemBytes + int64(len(r.ID)+len(r.Error)+len(r.Prefix)) + sizeInMemory(r.Header)
 }
 
-// Bulk returns the request as a bulk.Job for the topic. A malformed member is an ErrInvalid that names it.
+// Bulk returns the request as a bulk.Job for the topic. A malformed member is an ErrInvalid that
+// names it.
 func (r *BulkRequest) Bulk(topic string) (b bulk.Job, err error) {
 	b = bulk.Job{
 		Select: bulk.Selection{
@@ -69,7 +72,8 @@ func (r *BulkRequest) Bulk(topic string) (b bulk.Job, err error) {
 	return b, err
 }
 
-// ParseShift reads a duration with a sign: "1h" or "+1h" is later, "-1h" earlier, "" is 0. Its error names field.
+// ParseShift reads a duration with a sign: "1h" or "+1h" is later, "-1h" earlier, "" is 0. Its
+// error names field.
 func ParseShift(field, text string) (time.Duration, error) {
 	size, earlier := strings.CutPrefix(text, "-")
 	if !earlier {
@@ -92,8 +96,8 @@ type BulkReport struct {
 	Matched int64 `json:"matched"`
 	// Done is how many were changed; none in a dry run.
 	Done int64 `json:"done"`
-	// Leased is how many somebody works on, Changed how many somebody else has moved or requeued meanwhile, Gone how many were finished or
-	// removed meanwhile.
+	// Leased is how many somebody works on, Changed how many somebody else has moved or requeued
+	// meanwhile, Gone how many were finished or removed meanwhile.
 	Leased  int64 `json:"leased"`
 	Changed int64 `json:"changed"`
 	Gone    int64 `json:"gone"`
@@ -103,7 +107,8 @@ type BulkReport struct {
 	First   []BulkItem `json:"first,omitzero"`
 	// Continued is when the shift began that this request has continued or found complete.
 	Continued Time `json:"continued,omitzero"`
-	// Complete tells that the bulk has gone through all messages. Without it, the bulk is under way, or an Error has ended it.
+	// Complete tells that the bulk has gone through all messages. Without it, the bulk is under
+	// way, or an Error has ended it.
 	Complete bool     `json:"complete,omitzero"`
 	Error    *Problem `json:"error,omitzero"`
 }
@@ -127,7 +132,8 @@ func BulkReportOf(r bulk.Report) BulkReport {
 	return out
 }
 
-// BulkEnd returns r for the answer at the end of the bulk, with the error that ended it early or nil.
+// BulkEnd returns r for the answer at the end of the bulk, with the error that ended it early or
+// nil.
 func BulkEnd(r bulk.Report, err error) BulkReport {
 	out := BulkReportOf(r)
 	out.Complete, out.Error = err == nil, ItemProblem(err)

@@ -37,12 +37,14 @@ func (c *ClaimRequest) Claim() punctual.Claim {
 	return punctual.Claim{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Wait: time.Duration(c.Wait), Lease: time.Duration(c.Lease)}
 }
 
-// ClaimAnswer is the answer to a claim that brought messages. The answer to a claim without messages has status 204 and no body.
+// ClaimAnswer is the answer to a claim that brought messages. The answer to a claim without
+// messages has status 204 and no body.
 type ClaimAnswer struct {
 	Messages []Delivery `json:"messages"`
 }
 
-// StreamLine is one line of a streaming claim. A line without members only shows that the stream is alive.
+// StreamLine is one line of a streaming claim. A line without members only shows that the stream is
+// alive.
 type StreamLine struct {
 	Message *Delivery `json:"message,omitzero"`
 	// Error is in the last line of a stream that ended with a failure.
@@ -61,7 +63,8 @@ type Delivery struct {
 	FirstDue  Time `json:"first_due"`
 	Created   Time `json:"created"`
 	Delivered Time `json:"delivered"`
-	// LateMS is how many milliseconds after Due the message was delivered, TotalLateMS how many after FirstDue.
+	// LateMS is how many milliseconds after Due the message was delivered, TotalLateMS how many
+	// after FirstDue.
 	LateMS      int64 `json:"late_ms"`
 	TotalLateMS int64 `json:"total_late_ms"`
 	LeaseUntil  Time  `json:"lease_until"`
@@ -85,7 +88,8 @@ func DeliveryOf(d *punctual.Delivery) Delivery {
 	}
 }
 
-// Delivery returns the delivery as a punctual.Delivery, which may share the body and headers. A malformed one is an ErrIndeterminate.
+// Delivery returns the delivery as a punctual.Delivery, which may share the body and headers. A
+// malformed one is an ErrIndeterminate.
 func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	body, headers, err := content(d.Body, d.Headers)
 	a, err2 := d.Attributes.answered()
@@ -101,7 +105,8 @@ func (d *Delivery) Delivery() (punctual.Delivery, error) {
 	return out, cmp.Or(err, err2)
 }
 
-// content returns the body and headers of a message in an answer. Malformed ones are an ErrIndeterminate.
+// content returns the body and headers of a message in an answer. Malformed ones are an
+// ErrIndeterminate.
 func content(b Body, h Headers) (body []byte, headers map[string]string, err error) {
 	if body, err = b.Bytes(); err != nil {
 		return nil, nil, strangeAnswer("%v", err)

@@ -14,11 +14,12 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The compact form is a binary encoding of the requests and answers that remotestore and a server exchange most, at a fraction of
-// JSON's CPU time. GET /v1 says which version a server knows. A client sets Content-Type for a request in this form, and Accept to
-// allow an answer in it. Everything that is not listed below is JSON: claims, amendments, all routes of a single message,
-// problems that are the whole answer, and whole requests of which one item has follow-ups, a condition (IfDue) or, as a settlement, a
-// due time.
+// The compact form is a binary encoding of the requests and answers that remotestore and a server
+// exchange most, at a fraction of JSON's CPU time. GET /v1 says which version a server knows. A
+// client sets Content-Type for a request in this form, and Accept to allow an answer in it.
+// Everything that is not listed below is JSON: claims, amendments, all routes of a single message,
+// problems that are the whole answer, and whole requests of which one item has follow-ups, a
+// condition (IfDue) or, as a settlement, a due time.
 //
 //	body      version (1 byte: 3), kind (1 byte), number of items, items, and no further bytes
 //
@@ -148,7 +149,8 @@ func sizeOfHeaders(h map[string]string) int {
 	return n
 }
 
-// compactPush returns the body of a push. storekit.CheckPush must have accepted the messages, and their due times must be whole milliseconds.
+// compactPush returns the body of a push. storekit.CheckPush must have accepted the messages, and
+// their due times must be whole milliseconds.
 func compactPush(ms []punctual.NewMessage) []byte {
 	size := 0
 	for i := range ms {
@@ -283,7 +285,8 @@ func compactClaimAnswer(ds []punctual.Delivery) []byte {
 	return w
 }
 
-// compactSettle returns the body of a settle. storekit.CheckSettlement must have accepted the settlements.
+// compactSettle returns the body of a settle. storekit.CheckSettlement must have accepted the
+// settlements.
 func compactSettle(ss []punctual.Settlement) []byte {
 	size := 0
 	for i := range ss {
@@ -330,15 +333,16 @@ func compactSettleAnswer(errs []error) []byte {
 	return w
 }
 
-// compactReader reads a body in the compact form. After the first error its methods read nothing and return what is zero or empty, so callers
-// check err once per item.
+// compactReader reads a body in the compact form. After the first error its methods read nothing
+// and return what is zero or empty, so callers check err once per item.
 type compactReader struct {
 	data []byte
 	at   int
 	err  error
 }
 
-// newCompactReader returns a reader behind version and kind. It notes an error if they are not the expected ones.
+// newCompactReader returns a reader behind version and kind. It notes an error if they are not the
+// expected ones.
 func newCompactReader(data []byte, kind byte) *compactReader {
 	r := &compactReader{data: data}
 	switch {
@@ -408,8 +412,9 @@ func (r *compactReader) signed() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// count reads the number of parts that follow, each of which takes at least least bytes. It refuses a number for which too few bytes are left,
-// so that a short body cannot make the caller allocate much memory.
+// count reads the number of parts that follow, each of which takes at least least bytes. It refuses
+// a number for which too few bytes are left, so that a short body cannot make the caller allocate
+// much memory.
 func (r *compactReader) count(least int) int {
 	n := r.number()
 	if r.err == nil && n > (len(r.data)-r.at)/least {
@@ -506,7 +511,8 @@ func (r *compactReader) attributes() storekit.Attributes {
 	return a
 }
 
-// pushedAttributes refuses attributes that only a newer program knows, because the message would be stored without them.
+// pushedAttributes refuses attributes that only a newer program knows, because the message would be
+// stored without them.
 func (r *compactReader) pushedAttributes() storekit.Attributes {
 	block := r.bytes()
 	a, err := storekit.ReadAttributes(block)
@@ -523,8 +529,8 @@ func (r *compactReader) problem() *Problem {
 	return &Problem{Status: r.number(), Code: r.text(), Detail: r.text(), Definite: r.choice("definite", 1) == 1}
 }
 
-// flags reads the flags of an item and refuses bits that are not in known. The first item has to name its topic, because no item before it
-// does.
+// flags reads the flags of an item and refuses bits that are not in known. The first item has to
+// name its topic, because no item before it does.
 func (r *compactReader) flags(known int, first bool) int {
 	f := r.number()
 	if f&^known != 0 {
@@ -536,8 +542,9 @@ func (r *compactReader) flags(known int, first bool) int {
 	return f
 }
 
-// DecodeCompactPush reads a push. The bodies of the messages are parts of data, without copies. A malformed push is an ErrInvalid
-// that names the byte, and more than most items are an ErrTooLarge. The memory that the items take beside data is counted with take.
+// DecodeCompactPush reads a push. The bodies of the messages are parts of data, without copies. A
+// malformed push is an ErrInvalid that names the byte, and more than most items are an ErrTooLarge.
+// The memory that the items take beside data is counted with take.
 func DecodeCompactPush(data []byte, most int, take Take) ([]punctual.NewMessage, error) {
 	r := newCompactReader(data, kindPush)
 	n := r.items(2, most)

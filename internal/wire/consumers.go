@@ -20,7 +20,8 @@ type Consumer struct {
 	User    string `json:"user,omitempty"`
 	Address string `json:"address,omitempty"`
 	Name    string `json:"name,omitempty"`
-	// Waiting is how many of the consumer's claims are under way, Leases how many messages it has leased.
+	// Waiting is how many of the consumer's claims are under way, Leases how many messages it has
+	// leased.
 	Waiting int `json:"waiting"`
 	Leases  int `json:"leases"`
 	// NextEnd is when the first of these leases ends.

@@ -18,11 +18,13 @@ type Finished struct {
 	FirstDue Time   `json:"first_due"`
 	Created  Time   `json:"created"`
 	Attempt  int    `json:"attempt"`
-	// Delivered is when the message's last lease began. It is left out where punctual.Finished.Delivered is zero.
+	// Delivered is when the message's last lease began. It is left out where
+	// punctual.Finished.Delivered is zero.
 	Delivered Time      `json:"delivered,omitzero"`
 	Failures  []Failure `json:"failures,omitzero"`
 	KeptUntil Time      `json:"kept_until"`
-	// By is who cancelled the message, in the answer about one record, if the audit log says so and the client may inspect that.
+	// By is who cancelled the message, in the answer about one record, if the audit log says so and
+	// the client may inspect that.
 	By string `json:"by,omitzero"`
 }
 
@@ -55,7 +57,8 @@ func OutcomeWords() (words []string) {
 // FinishedPage is a part of a list of finished records.
 type FinishedPage struct {
 	Records []Finished `json:"records"`
-	// Next is the value of the parameter "after" for the next page. It is left out on the last page.
+	// Next is the value of the parameter "after" for the next page. It is left out on the last
+	// page.
 	Next string `json:"next,omitzero"`
 }
 

@@ -38,23 +38,27 @@ func FormOf(mediaType string) Form {
 	return JSON
 }
 
-// PushNeedsJSON reports whether a message has something that the compact form cannot carry: a condition.
+// PushNeedsJSON reports whether a message has something that the compact form cannot carry: a
+// condition.
 func PushNeedsJSON(ms []punctual.NewMessage) bool {
 	return slices.ContainsFunc(ms, func(m punctual.NewMessage) bool { return !m.IfDue.IsZero() })
 }
 
-// SettleNeedsJSON reports whether a settlement has something that the compact form cannot carry: a due time or follow-ups.
+// SettleNeedsJSON reports whether a settlement has something that the compact form cannot carry: a
+// due time or follow-ups.
 func SettleNeedsJSON(ss []punctual.Settlement) bool {
 	return slices.ContainsFunc(ss, func(s punctual.Settlement) bool { return !s.Due.IsZero() || len(s.Then) > 0 })
 }
 
-// errNeedsJSON says that a request was to be encoded in the compact form although it cannot carry all of it.
+// errNeedsJSON says that a request was to be encoded in the compact form although it cannot carry
+// all of it.
 func errNeedsJSON() error {
 	return invalidf("the compact form has no follow-ups, due times of settlements and conditions: send the request as JSON")
 }
 
-// EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false. storekit.CheckPush must have accepted the messages, and
-// their due times must be whole milliseconds.
+// EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false.
+// storekit.CheckPush must have accepted the messages, and their due times must be whole
+// milliseconds.
 func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	if f == Compact {
 		if PushNeedsJSON(ms) {
@@ -104,8 +108,8 @@ func EncodeClaimAnswer(f Form, ds []punctual.Delivery) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// WriteClaimAnswer writes the answer to a claim that brought messages to out. It writes JSON in pieces, because JSON can take six times the
-// bytes of the messages.
+// WriteClaimAnswer writes the answer to a claim that brought messages to out. It writes JSON in
+// pieces, because JSON can take six times the bytes of the messages.
 func WriteClaimAnswer(out io.Writer, f Form, ds []punctual.Delivery) error {
 	if f == JSON {
 		return jsonClaimAnswer(out, ds)
@@ -134,8 +138,9 @@ func DecodeClaimAnswer(f Form, data []byte) ([]punctual.Delivery, error) {
 	return ds, nil
 }
 
-// EncodeSettle returns the body of a settle. With Compact, SettleNeedsJSON must be false. storekit.CheckSettlement must have accepted the
-// settlements, and storekit.TrimError must have trimmed their errors.
+// EncodeSettle returns the body of a settle. With Compact, SettleNeedsJSON must be false.
+// storekit.CheckSettlement must have accepted the settlements, and storekit.TrimError must have
+// trimmed their errors.
 func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 	if f == Compact {
 		if SettleNeedsJSON(ss) {
@@ -178,8 +183,8 @@ func DecodeSettleAnswer(f Form, data []byte) ([]error, error) {
 	return errs, nil
 }
 
-// ofAnswer turns the error of an answer that could not be read into an ErrIndeterminate, because the server may have done what it was asked
-// for. It returns nil for nil.
+// ofAnswer turns the error of an answer that could not be read into an ErrIndeterminate, because
+// the server may have done what it was asked for. It returns nil for nil.
 func ofAnswer(err error) error {
 	if err == nil {
 		return nil

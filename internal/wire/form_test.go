@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The samples have values with few fields set, and values with nearly all that the compact form can carry.
+// The samples have values with few fields set, and values with nearly all that the compact form can
+// carry.
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
@@ -75,7 +76,8 @@ func sampleErrors() []error {
 	return []error{nil, fmt.Errorf("lease of x: %w", punctual.ErrLeaseLost), nil, fmt.Errorf("the disk: %w", punctual.ErrIndeterminate)}
 }
 
-// arrives compares what was sent with what arrived. Errors are equal if they have the same code and text and are both definite or both not.
+// arrives compares what was sent with what arrived. Errors are equal if they have the same code and
+// text and are both definite or both not.
 func arrives(t *testing.T, what string, sent, arrived any) {
 	t.Helper()
 	if e, ok := sent.(error); ok {
@@ -90,7 +92,8 @@ func arrives(t *testing.T, what string, sent, arrived any) {
 	}
 }
 
-// A request with something that the compact form cannot carry is refused in that form. It is never sent without that part.
+// A request with something that the compact form cannot carry is refused in that form. It is never
+// sent without that part.
 func TestCompactFormRefusesWhatItCannotCarry(t *testing.T) {
 	for name, ss := range map[string][]punctual.Settlement{
 		"follow-ups": {{Topic: "a", ID: "1", Verb: punctual.SettleAck}, {Topic: "a", ID: "2", Verb: punctual.SettleAck, Then: samplePush()[:1]}},
@@ -198,7 +201,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestWrittenJSON: answers written without reflection have the same bytes as the types encoded with Encode.
+// TestWrittenJSON: answers written without reflection have the same bytes as the types encoded with
+// Encode.
 func TestWrittenJSON(t *testing.T) {
 	want := func(what string, v any, got []byte, err error) {
 		t.Helper()
@@ -324,7 +328,8 @@ func TestCompactIsStrict(t *testing.T) {
 	}
 }
 
-// TestCompactNoise: an answer with a random byte is refused, or read as messages that are hardly longer than the answer.
+// TestCompactNoise: an answer with a random byte is refused, or read as messages that are hardly
+// longer than the answer.
 func TestCompactNoise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	claim, _ := EncodeClaimAnswer(Compact, sampleDeliveries())

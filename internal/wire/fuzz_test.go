@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Decoding a request never panics, and refuses a request with ErrInvalid or ErrTooLarge. Pushes, settlements and settings mean the same after
-// they were encoded and decoded again.
+// Decoding a request never panics, and refuses a request with ErrInvalid or ErrTooLarge. Pushes,
+// settlements and settings mean the same after they were encoded and decoded again.
 
 func FuzzDecodePush(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"topic":"a","body":"x","in":"30m","headers":{"a":"b"}},{"body_base64":"/w==","due":"2026-11-20T10:00:00Z"}]}`))

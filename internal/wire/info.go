@@ -8,39 +8,45 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Info is the answer of GET /v1: what the server is, what its store can do, and the server's limits.
+// Info is the answer of GET /v1: what the server is, what its store can do, and the server's
+// limits.
 type Info struct {
 	// Service is "punctual".
 	Service string `json:"service"`
 	Version string `json:"version"`
-	// Durability is the store's class of durability. It is left out if the store does not know its class.
+	// Durability is the store's class of durability. It is left out if the store does not know its
+	// class.
 	Durability punctual.Durability `json:"durability,omitzero"`
 	// Inspector, Checker and storekit.Examiner say which optional interfaces the store has.
 	Inspector bool `json:"inspector"`
 	Checker   bool `json:"checker"`
 	Examiner  bool `json:"examiner"`
-	// Abilities are what the store can do beside what every store must. It is left out until the store has said so once, so that nobody
-	// takes a store that does not answer for one without abilities.
+	// Abilities are what the store can do beside what every store must. It is left out until the
+	// store has said so once, so that nobody takes a store that does not answer for one without
+	// abilities.
 	Abilities *Abilities `json:"abilities,omitzero"`
 	// Repeats is how long the server keeps the answer to a request with a key.
 	Repeats Duration `json:"repeats,omitzero"`
-	// Compact is the version of the compact form that the server knows. A server that does not know it leaves it out.
+	// Compact is the version of the compact form that the server knows. A server that does not know
+	// it leaves it out.
 	Compact int `json:"compact,omitzero"`
-	// Farewell says that an HTTP/1.1 connection which the server ends between two requests ends with an answer that has a HeaderNotBegun,
-	// unless the server ends it to make room for another connection. A client can then send changes by HTTP/1.1 and still learns, as over
-	// HTTP/2, which of them were not begun.
+	// Farewell says that an HTTP/1.1 connection which the server ends between two requests ends
+	// with an answer that has a HeaderNotBegun, unless the server ends it to make room for another
+	// connection. A client can then send changes by HTTP/1.1 and still learns, as over HTTP/2,
+	// which of them were not begun.
 	Farewell bool   `json:"farewell,omitzero"`
 	Limits   Limits `json:"limits"`
 }
 
 // Abilities are storekit.Abilities.
 type Abilities struct {
-	// Follow says where the store can put the follow-ups of a settlement in the same step: "none", "family" (the companions of the topic
-	// and the topic itself) or "any".
+	// Follow says where the store can put the follow-ups of a settlement in the same step: "none",
+	// "family" (the companions of the topic and the topic itself) or "any".
 	Follow string `json:"follow"`
 	// Emit tells that topics can tell of what happens to their messages (the setting emit).
 	Emit bool `json:"emit,omitzero"`
-	// Duties says that the server does what any process may do for the store, such as copying for groups.
+	// Duties says that the server does what any process may do for the store, such as copying for
+	// groups.
 	Duties bool `json:"duties,omitzero"`
 }
 
@@ -49,9 +55,10 @@ func AbilitiesOf(a storekit.Abilities) *Abilities {
 	return &Abilities{Follow: a.Follow.String(), Emit: a.Emit, Duties: a.Duties}
 }
 
-// StoreAbilities returns what the server's store can do. A reach that this program does not know counts as storekit.ReachNone, because
-// the program would not know what lies within it. If the server does not say what its store can do, that is an ErrUnreachable, after
-// which the caller may ask again.
+// StoreAbilities returns what the server's store can do. A reach that this program does not know
+// counts as storekit.ReachNone, because the program would not know what lies within it. If the
+// server does not say what its store can do, that is an ErrUnreachable, after which the caller may
+// ask again.
 func (i *Info) StoreAbilities() (out storekit.Abilities, err error) {
 	if i.Abilities == nil {
 		return out, fmt.Errorf("the server does not know at the moment what its store can do: %w", punctual.ErrUnreachable)
@@ -65,8 +72,9 @@ func (i *Info) StoreAbilities() (out storekit.Abilities, err error) {
 	return out, nil
 }
 
-// Limits are the limits of a server. A request beyond one of them is refused as a whole, but for MaxBody: of many items only
-// those are refused whose bodies, or whose follow-ups' bodies, are too large.
+// Limits are the limits of a server. A request beyond one of them is refused as a whole, but for
+// MaxBody: of many items only those are refused whose bodies, or whose follow-ups' bodies, are too
+// large.
 type Limits struct {
 	// MaxBody bounds the body of one message, MaxRequest that of one request, in bytes.
 	MaxBody    int64 `json:"max_body"`

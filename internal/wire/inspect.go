@@ -43,7 +43,8 @@ func MessageOf(m *punctual.Info) Message {
 	}
 }
 
-// Info returns the message as a punctual.Info, which may share the body and headers. A malformed message is an ErrIndeterminate.
+// Info returns the message as a punctual.Info, which may share the body and headers. A malformed
+// message is an ErrIndeterminate.
 func (m *Message) Info() (punctual.Info, error) {
 	body, headers, err := content(m.Body, m.Headers)
 	if err != nil {
@@ -73,7 +74,8 @@ func (m *Message) Info() (punctual.Info, error) {
 // Page is a part of a list.
 type Page struct {
 	Messages []Message `json:"messages"`
-	// Next is the value of the parameter "after" for the next page. It is left out on the last page.
+	// Next is the value of the parameter "after" for the next page. It is left out on the last
+	// page.
 	Next string `json:"next,omitzero"`
 }
 
@@ -165,7 +167,8 @@ func (f *Forecast) Forecast() punctual.Forecast {
 // StateLive is the word by which a purge names all states but dead.
 const StateLive = "live"
 
-// StateWord returns the value of a purge's parameter "state": StateLive for punctual.StateNone, otherwise the state's name.
+// StateWord returns the value of a purge's parameter "state": StateLive for punctual.StateNone,
+// otherwise the state's name.
 func StateWord(s punctual.State) string {
 	if s == punctual.StateNone {
 		return StateLive
@@ -191,8 +194,8 @@ type Purged struct {
 	Purged int64  `json:"purged"`
 }
 
-// CheckLine is one line of a streaming check. The lines before the last one say how many messages were read so far. The last line has the
-// report, or the error for which there is none.
+// CheckLine is one line of a streaming check. The lines before the last one say how many messages
+// were read so far. The last line has the report, or the error for which there is none.
 type CheckLine struct {
 	Read   int64        `json:"read,omitzero"`
 	Report *CheckReport `json:"report,omitzero"`
@@ -222,7 +225,8 @@ func (r *CheckReport) Report() storekit.CheckReport {
 	return out
 }
 
-// Examination is the answer of GET /v1/examine. Error says why the examination could not be finished.
+// Examination is the answer of GET /v1/examine. Error says why the examination could not be
+// finished.
 type Examination struct {
 	Findings []Finding `json:"findings"`
 	Error    *Problem  `json:"error,omitzero"`
@@ -251,7 +255,8 @@ func ExaminationOf(fs []storekit.Finding, err error) Examination {
 	return out
 }
 
-// Examined returns the results of storekit.Examiner.Examine on the server. A severity that this program does not know becomes storekit.SeverityBad.
+// Examined returns the results of storekit.Examiner.Examine on the server. A severity that this
+// program does not know becomes storekit.SeverityBad.
 func (e *Examination) Examined() ([]storekit.Finding, error) {
 	var out []storekit.Finding
 	for _, f := range e.Findings {

@@ -17,9 +17,9 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// DecodeRequest reads one JSON value strictly: a duplicate name, an unknown name, text that is not UTF-8, very deep
-// nesting and data behind the value are an ErrInvalid that names the place. More items, topics or headers than a request
-// may have are an ErrTooLarge.
+// DecodeRequest reads one JSON value strictly: a duplicate name, an unknown name, text that is not
+// UTF-8, very deep nesting and data behind the value are an ErrInvalid that names the place. More
+// items, topics or headers than a request may have are an ErrTooLarge.
 func DecodeRequest(data []byte, into any) error {
 	if err := json.Unmarshal(data, into, json.RejectUnknownMembers(true)); err != nil {
 		return malformed(data, err)
@@ -27,7 +27,8 @@ func DecodeRequest(data []byte, into any) error {
 	return nil
 }
 
-// DecodeAnswer reads one JSON value as DecodeRequest does, but ignores unknown names, because a newer server may send them.
+// DecodeAnswer reads one JSON value as DecodeRequest does, but ignores unknown names, because a
+// newer server may send them.
 func DecodeAnswer(data []byte, into any) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		return malformed(data, err)
@@ -35,11 +36,12 @@ func DecodeAnswer(data []byte, into any) error {
 	return nil
 }
 
-// Encode returns v as JSON, with the members of maps in the order of their names. It fails on text that is not UTF-8.
+// Encode returns v as JSON, with the members of maps in the order of their names. It fails on text
+// that is not UTF-8.
 func Encode(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) }
 
-// EncodeText returns v as JSON for a terminal or a script. Where Encode fails on text that is not UTF-8, EncodeText writes �
-// in place of each invalid byte.
+// EncodeText returns v as JSON for a terminal or a script. Where Encode fails on text that is not
+// UTF-8, EncodeText writes � in place of each invalid byte.
 func EncodeText(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
@@ -57,7 +59,8 @@ func Lines(data []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// malformed turns an error of the decoder into one that says what is wrong and where, in terms of JSON and not of Go.
+// malformed turns an error of the decoder into one that says what is wrong and where, in terms of
+// JSON and not of Go.
 func malformed(data []byte, err error) error {
 	if e := (*json.SemanticError)(nil); errors.As(err, &e) {
 		if errors.Is(e.Err, punctual.ErrTooLarge) {

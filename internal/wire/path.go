@@ -28,7 +28,8 @@ const (
 	PathMetrics  = "/metrics"
 )
 
-// TopicPath returns the path of a topic, followed by the segments of rest: TopicPath("a/b", "purge") is /v1/topics/a%2Fb/purge.
+// TopicPath returns the path of a topic, followed by the segments of rest: TopicPath("a/b",
+// "purge") is /v1/topics/a%2Fb/purge.
 func TopicPath(topic string, rest ...string) string {
 	return PathTopics + "/" + escapeSegment(topic) + behind(rest)
 }
@@ -50,8 +51,9 @@ func behind(rest []string) string {
 	return "/" + strings.Join(rest, "/")
 }
 
-// escapeSegment returns a name as one segment of a path. It also escapes names that consist of dots, because clients and proxies
-// resolve the segments "." and "..", and the @ of companions, before which some of them look for a user's name.
+// escapeSegment returns a name as one segment of a path. It also escapes names that consist of
+// dots, because clients and proxies resolve the segments "." and "..", and the @ of companions,
+// before which some of them look for a user's name.
 func escapeSegment(name string) string {
 	if name != "" && strings.Trim(name, ".") == "" {
 		return strings.ReplaceAll(name, ".", "%2E")
@@ -59,9 +61,9 @@ func escapeSegment(name string) string {
 	return strings.ReplaceAll(url.PathEscape(name), "@", "%40")
 }
 
-// SplitPath returns the decoded segments of an escaped path. It is the inverse of TopicPath and MessagePath. A path with a
-// segment that is empty, "." or ".." is an ErrInvalid, because proxies may resolve it to another path. So is one that is not UTF-8, because no
-// name is such text.
+// SplitPath returns the decoded segments of an escaped path. It is the inverse of TopicPath and
+// MessagePath. A path with a segment that is empty, "." or ".." is an ErrInvalid, because proxies
+// may resolve it to another path. So is one that is not UTF-8, because no name is such text.
 func SplitPath(escaped string) ([]string, error) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok {

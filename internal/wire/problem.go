@@ -12,7 +12,8 @@ import (
 // ProblemType is the media type of a Problem that is the whole answer (RFC 9457).
 const ProblemType = "application/problem+json"
 
-// Problem is an error: the body of a whole answer, or the member "error" of one item, which has no Type, Title and Remedy.
+// Problem is an error: the body of a whole answer, or the member "error" of one item, which has no
+// Type, Title and Remedy.
 type Problem struct {
 	// Type is a link that describes the code.
 	Type string `json:"type,omitzero"`
@@ -35,8 +36,8 @@ type kind struct {
 	remedy string
 }
 
-// kinds has a row for each error code. A definite error has a status of 4xx, 503 or 507. Any other status of 5xx means that
-// the operation may have happened.
+// kinds has a row for each error code. A definite error has a status of 4xx, 503 or 507. Any other
+// status of 5xx means that the operation may have happened.
 var kinds = []kind{
 	{"indeterminate", http.StatusInternalServerError, "Repeat it with the same ID or request key, or look."},
 	{"invalid", http.StatusBadRequest, "Mend the request; the detail says what."},
@@ -114,9 +115,10 @@ func ItemProblem(err error) *Problem {
 	return &Problem{Status: kindOfCode(code).status, Detail: err.Error(), Code: code, Definite: punctual.Definite(err)}
 }
 
-// RemoteError is an error that a server reported. It wraps the one error of package punctual that its code names, so that
-// storekit.ErrorCode and punctual.Definite return the same for it as on the server, but for the cases that Problem.Err names. Where the
-// server's error wraps two, as an ErrIndeterminate of a store that has failed does, errors.Is finds the first of them alone.
+// RemoteError is an error that a server reported. It wraps the one error of package punctual that
+// its code names, so that storekit.ErrorCode and punctual.Definite return the same for it as on the
+// server, but for the cases that Problem.Err names. Where the server's error wraps two, as an
+// ErrIndeterminate of a store that has failed does, errors.Is finds the first of them alone.
 type RemoteError struct {
 	text string
 	kind error
@@ -128,9 +130,10 @@ func (e *RemoteError) Error() string { return e.text }
 // Unwrap returns the error of package punctual.
 func (e *RemoteError) Unwrap() error { return e.kind }
 
-// Err returns the problem as an error, nil for nil. A definite problem about a context that has ended becomes ErrOverloaded, because
-// that was a context of the server and not the caller's. A code that this program has no error for, such as that of an internal
-// error, becomes ErrUnsupported if the problem is definite, otherwise ErrIndeterminate.
+// Err returns the problem as an error, nil for nil. A definite problem about a context that has
+// ended becomes ErrOverloaded, because that was a context of the server and not the caller's. A
+// code that this program has no error for, such as that of an internal error, becomes
+// ErrUnsupported if the problem is definite, otherwise ErrIndeterminate.
 func (p *Problem) Err() error {
 	if p == nil {
 		return nil

@@ -30,12 +30,13 @@ type PushItem struct {
 	Attributes
 	// IfExists is "keep", "replace", "replace-dead" or "fail". Left out means "keep".
 	IfExists Given `json:"if_exists,omitzero"`
-	// IfDue replaces only a stored message that is due at this time. It goes with "if_exists": "replace".
+	// IfDue replaces only a stored message that is due at this time. It goes with "if_exists":
+	// "replace".
 	IfDue Given `json:"if_due,omitzero"`
 }
 
-// PushItemOf returns m for a request. The item may share m's body and headers. A topic or ID that is not UTF-8, and an unknown IfExists, are an
-// ErrInvalid.
+// PushItemOf returns m for a request. The item may share m's body and headers. A topic or ID that
+// is not UTF-8, and an unknown IfExists, are an ErrInvalid.
 func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	if err := checkNames(m.Topic, m.ID); err != nil {
 		return PushItem{}, err
@@ -49,8 +50,8 @@ func PushItemOf(m *punctual.NewMessage) (PushItem, error) {
 	}, err
 }
 
-// Message returns the item as a punctual.NewMessage, which may share the item's body and headers. A malformed member is an ErrInvalid that names
-// it.
+// Message returns the item as a punctual.NewMessage, which may share the item's body and headers. A
+// malformed member is an ErrInvalid that names it.
 func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	m = punctual.NewMessage{Topic: string(p.Topic), ID: string(p.ID), MaxAttempts: p.MaxAttempts, DropExpired: p.DropExpired}
 	if m.Body, err = p.Bytes(); err != nil {
@@ -77,8 +78,8 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	return m, err
 }
 
-// FollowUps are the messages that a settlement stores (punctual.Settlement.Then). Decoding more than limits.MaxThen of them is a
-// punctual.ErrTooLarge.
+// FollowUps are the messages that a settlement stores (punctual.Settlement.Then). Decoding more
+// than limits.MaxThen of them is a punctual.ErrTooLarge.
 type FollowUps []PushItem
 
 // UnmarshalJSONFrom reads an array.
@@ -100,8 +101,8 @@ func FollowUpsOf(ms []punctual.NewMessage) (out FollowUps, err error) {
 	return out, nil
 }
 
-// Messages returns the follow-ups as punctual.NewMessages, nil if there are none. The error for a malformed one is an ErrInvalid that
-// names its number.
+// Messages returns the follow-ups as punctual.NewMessages, nil if there are none. The error for a
+// malformed one is an ErrInvalid that names its number.
 func (f FollowUps) Messages() (out []punctual.NewMessage, err error) {
 	if len(f) == 0 {
 		return nil, nil
@@ -124,7 +125,8 @@ func (f FollowUps) Size() int64 {
 	return n
 }
 
-// ParseIfDue reads the time at which a message has to be due so that a call changes it; "" is no condition, the zero Time.
+// ParseIfDue reads the time at which a message has to be due so that a call changes it; "" is no
+// condition, the zero Time.
 func ParseIfDue(text string) (time.Time, error) {
 	t, err := ParseTimeText("if_due", text)
 	if err == nil && text != "" && t.IsZero() {
@@ -133,12 +135,14 @@ func ParseIfDue(text string) (time.Time, error) {
 	return t, err
 }
 
-// When says when a message is due. At most one of In, Due, At and AtLocal may be given. Due and At mean the same.
+// When says when a message is due. At most one of In, Due, At and AtLocal may be given. Due and At
+// mean the same.
 type When struct {
 	In  Given `json:"in,omitzero"`
 	Due Given `json:"due,omitzero"`
 	At  Given `json:"at,omitzero"`
-	// AtLocal is a date and time on the wall of the zone Zone, such as "2026-11-20 09:00" in "Europe/Berlin": see punctual.AtLocal.
+	// AtLocal is a date and time on the wall of the zone Zone, such as "2026-11-20 09:00" in
+	// "Europe/Berlin": see punctual.AtLocal.
 	AtLocal Given `json:"at_local,omitzero"`
 	Zone    Given `json:"zone,omitzero"`
 }
@@ -151,8 +155,8 @@ func WhenOf(delay time.Duration, due time.Time) When {
 // IsZero reports whether no member is given.
 func (w When) IsZero() bool { return w == When{} }
 
-// Times returns the delay or due time that is given, both zero if none is. A malformed member, or more than one, is an ErrInvalid that names
-// it.
+// Times returns the delay or due time that is given, both zero if none is. A malformed member, or
+// more than one, is an ErrInvalid that names it.
 func (w When) Times() (delay time.Duration, due time.Time, err error) {
 	name, at := "due", w.Due
 	switch {
@@ -186,7 +190,8 @@ func (w When) Times() (delay time.Duration, due time.Time, err error) {
 
 var ifExistsWords = [...]string{"keep", "replace", "fail", "replace-dead"}
 
-// IfExistsWord returns the word for v: "" for keep, which is the default, "replace", "fail" or "replace-dead". Another value is an ErrInvalid.
+// IfExistsWord returns the word for v: "" for keep, which is the default, "replace", "fail" or
+// "replace-dead". Another value is an ErrInvalid.
 func IfExistsWord(v punctual.IfExists) (string, error) {
 	switch {
 	case v == punctual.IfExistsKeep:
@@ -219,12 +224,13 @@ type PushAnswer struct {
 type PushResult struct {
 	ID    string `json:"id,omitzero"`
 	Topic string `json:"topic,omitzero"`
-	// Due is the due time of the message that has the ID. It is left out beside an Error, and for the ID of a finished message within its
-	// duplicate window.
+	// Due is the due time of the message that has the ID. It is left out beside an Error, and for
+	// the ID of a finished message within its duplicate window.
 	Due Time `json:"due,omitzero"`
 	// Result is "stored", "duplicate" or "replaced". It is left out if there is an Error.
 	Result string `json:"result,omitzero"`
-	// Existing is the state of the stored message that has the ID, for a duplicate, and beside an Error because a dead message has the ID.
+	// Existing is the state of the stored message that has the ID, for a duplicate, and beside an
+	// Error because a dead message has the ID.
 	Existing string   `json:"existing,omitzero"`
 	Error    *Problem `json:"error,omitzero"`
 }
@@ -236,7 +242,8 @@ func PushResultOf(r punctual.PushResult) PushResult {
 	}
 }
 
-// PushResult returns the result as a punctual.PushResult. Its Err is an ErrIndeterminate if the result is malformed.
+// PushResult returns the result as a punctual.PushResult. Its Err is an ErrIndeterminate if the
+// result is malformed.
 func (r *PushResult) PushResult() punctual.PushResult {
 	out := punctual.PushResult{ID: r.ID, Topic: r.Topic, Due: time.Time(r.Due), Err: r.Error.Err()}
 	for s := punctual.PushStored; s <= punctual.PushReplaced; s++ {

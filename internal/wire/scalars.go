@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 )
 
-// Time is an instant in RFC 3339 and UTC, with three digits of milliseconds, or more if the time is finer.
+// Time is an instant in RFC 3339 and UTC, with three digits of milliseconds, or more if the time is
+// finer.
 type Time time.Time
 
 // IsZero lets omitzero leave out the zero time.
@@ -23,8 +24,9 @@ func (t Time) AppendText(b []byte) ([]byte, error) {
 	return notation.AppendTime(b, time.Time(t)), nil
 }
 
-// UnmarshalText reads a time as notation.ParseTime does. It also reads times in the year 10000, which RFC 3339 cannot write, because leases and
-// expiries of messages that are due shortly before limits.MaxDue end in that year.
+// UnmarshalText reads a time as notation.ParseTime does. It also reads times in the year 10000,
+// which RFC 3339 cannot write, because leases and expiries of messages that are due shortly before
+// limits.MaxDue end in that year.
 func (t *Time) UnmarshalText(text []byte) error {
 	rest, behind := strings.CutPrefix(string(text), "10000-")
 	if behind {
@@ -53,8 +55,9 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Given is a text that a request may leave out but not give empty. An empty text is an error that names its place, because a shell
-// sends one for a variable that is not set. The value "" means that it was left out.
+// Given is a text that a request may leave out but not give empty. An empty text is an error that
+// names its place, because a shell sends one for a variable that is not set. The value "" means
+// that it was left out.
 type Given string
 
 // UnmarshalText reads text that is not empty.
@@ -100,8 +103,8 @@ func ParseTimeText(field, text string) (time.Time, error) {
 	return t.UTC(), inField(field, err)
 }
 
-// Text is a body that is UTF-8. A request may have any other JSON value but null in its place: the body is then the text of that
-// value, as the request has it. Nil means that there is no body.
+// Text is a body that is UTF-8. A request may have any other JSON value but null in its place: the
+// body is then the text of that value, as the request has it. Nil means that there is no body.
 type Text []byte
 
 // MarshalJSONTo writes the body as a string.
@@ -143,8 +146,9 @@ func BodyOf(body []byte) Body {
 	return Body{Base64: body}
 }
 
-// bodyToPush is BodyOf for a message to push. It takes Base64 also for text that would be longer in quotes, such as zero bytes, each of
-// which is six bytes in JSON. So a large body has at most about 4/3 of its bytes in a request.
+// bodyToPush is BodyOf for a message to push. It takes Base64 also for text that would be longer in
+// quotes, such as zero bytes, each of which is six bytes in JSON. So a large body has at most about
+// 4/3 of its bytes in a request.
 func bodyToPush(body []byte) Body {
 	quoted := len(body)
 	for _, c := range body {
@@ -161,7 +165,8 @@ func bodyToPush(body []byte) Body {
 	return BodyOf(body)
 }
 
-// Bytes returns the body, nil if it is empty. If Text and Base64 are both given, or neither is, it returns an ErrInvalid.
+// Bytes returns the body, nil if it is empty. If Text and Base64 are both given, or neither is, it
+// returns an ErrInvalid.
 func (b Body) Bytes() ([]byte, error) {
 	switch {
 	case b.Text != nil && b.Base64 != nil:
@@ -176,7 +181,8 @@ func (b Body) Bytes() ([]byte, error) {
 	return nil, nil
 }
 
-// Headers are a message's headers. Text has the headers whose name and value are UTF-8, Base64 the others, with name and value encoded.
+// Headers are a message's headers. Text has the headers whose name and value are UTF-8, Base64 the
+// others, with name and value encoded.
 type Headers struct {
 	Text   HeaderMap `json:"headers,omitzero"`
 	Base64 HeaderMap `json:"headers_base64,omitempty"`
@@ -205,7 +211,8 @@ func HeadersOf(h map[string]string) Headers {
 	return out
 }
 
-// Map returns the headers as one map, nil if there are none. It may share h.Text. A header that is malformed or given twice is an ErrInvalid.
+// Map returns the headers as one map, nil if there are none. It may share h.Text. A header that is
+// malformed or given twice is an ErrInvalid.
 func (h Headers) Map() (map[string]string, error) {
 	if len(h.Base64) == 0 {
 		if len(h.Text) == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// ScheduleItem is what a schedule says, as PUT /v1/topics/T/schedules/NAME takes it. Only Spec is required. A member that is left out has
-// the default of schedule.Schedule.
+// ScheduleItem is what a schedule says, as PUT /v1/topics/T/schedules/NAME takes it. Only Spec is
+// required. A member that is left out has the default of schedule.Schedule.
 type ScheduleItem struct {
 	Spec   Given `json:"spec"`
 	Zone   Given `json:"zone,omitzero"`
@@ -34,7 +34,8 @@ func (i *ScheduleItem) Size() int64 {
 	return itemBytes + int64(len(i.Spec)+len(i.Body.Text)+len(i.Body.Base64)) + sizeInMemory(i.Headers.Text) + sizeInMemory(i.Headers.Base64)
 }
 
-// ScheduleItemOf returns s for a request or an answer. The item may share the body and headers of s.
+// ScheduleItemOf returns s for a request or an answer. The item may share the body and headers of
+// s.
 func ScheduleItemOf(s *schedule.Schedule) ScheduleItem {
 	return ScheduleItem{
 		Spec: Given(s.Spec), Zone: Given(s.Zone), From: Given(TimeText(s.From)), Until: Given(TimeText(s.Until)), Except: s.Except,
@@ -45,8 +46,8 @@ func ScheduleItemOf(s *schedule.Schedule) ScheduleItem {
 	}
 }
 
-// Schedule returns the item as a schedule.Schedule, which may share the item's body and headers. A malformed member is an ErrInvalid
-// that names it.
+// Schedule returns the item as a schedule.Schedule, which may share the item's body and headers. A
+// malformed member is an ErrInvalid that names it.
 func (i *ScheduleItem) Schedule(topic, name string) (s schedule.Schedule, err error) {
 	s = schedule.Schedule{
 		Topic: topic, Name: name, Spec: string(i.Spec), Zone: string(i.Zone), Except: i.Except,
@@ -93,8 +94,8 @@ func (i *ScheduleItem) Schedule(topic, name string) (s schedule.Schedule, err er
 type Schedule struct {
 	Topic string `json:"topic"`
 	Name  string `json:"name"`
-	// Result stands in the answer of PUT alone: "stored" for a new schedule, "replaced" for a changed one, "duplicate" for one that was
-	// like this already.
+	// Result stands in the answer of PUT alone: "stored" for a new schedule, "replaced" for a
+	// changed one, "duplicate" for one that was like this already.
 	Result string `json:"result,omitzero"`
 	ScheduleItem
 	// Words say in English when the schedule comes, Warnings what its author may not expect.
@@ -119,7 +120,8 @@ type Schedule struct {
 type Occurrence struct {
 	// ID is that of the message, whether one was stored or not.
 	ID string `json:"id"`
-	// At is the time that the expression names, Due when the message is due: later by a part of the spread.
+	// At is the time that the expression names, Due when the message is due: later by a part of the
+	// spread.
 	At  Time `json:"at"`
 	Due Time `json:"due"`
 	// Status says what became of it; left out for a time ahead, except in the answer to a skip.
@@ -165,11 +167,13 @@ func OccurrencesOf(times []schedule.Occurrence) []Occurrence {
 // Schedules is the answer of GET /v1/topics/T/schedules.
 type Schedules struct {
 	Schedules []Schedule `json:"schedules"`
-	// Next is the value of the parameter "after" for the next page. It is left out on the last page.
+	// Next is the value of the parameter "after" for the next page. It is left out on the last
+	// page.
 	Next string `json:"next,omitzero"`
 }
 
-// Occurrences is the answer to a skip and a backfill: the times that are skipped, or that the backfill has found.
+// Occurrences is the answer to a skip and a backfill: the times that are skipped, or that the
+// backfill has found.
 type Occurrences struct {
 	Occurrences []Occurrence `json:"occurrences"`
 	// Stored and Kept are how many a backfill has stored, and how many were there.

@@ -8,8 +8,9 @@ import (
 	"github.com/punctualmq/punctual/internal/settings"
 )
 
-// SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings, which changes the settings that it contains. Its members are the rows of
-// settings.Table, and "if", an object of them (punctual.SettingsPatch.If).
+// SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings, which changes the settings that it
+// contains. Its members are the rows of settings.Table, and "if", an object of them
+// (punctual.SettingsPatch.If).
 type SettingsPatch struct{ patch punctual.SettingsPatch }
 
 const memberIf = "if"
@@ -108,7 +109,8 @@ func refused(d *jsontext.Decoder, value jsontext.Value, err error) error {
 	return &json.SemanticError{JSONPointer: d.StackPointer(), ByteOffset: d.InputOffset() - int64(len(value)), Err: err}
 }
 
-// Settings are the settings of a topic in an answer. They are written like a patch that contains all settings.
+// Settings are the settings of a topic in an answer. They are written like a patch that contains
+// all settings.
 type Settings struct{ SettingsPatch }
 
 // SettingsOf returns s for an answer.
@@ -119,8 +121,9 @@ func SettingsOf(s punctual.Settings) (out Settings) {
 	return out
 }
 
-// Settings returns the settings as a punctual.Settings. Settings that were added after the first release have their defaults if an older server
-// leaves them out. Any other missing setting is an ErrIndeterminate.
+// Settings returns the settings as a punctual.Settings. Settings that were added after the first
+// release have their defaults if an older server leaves them out. Any other missing setting is an
+// ErrIndeterminate.
 func (s *Settings) Settings() (punctual.Settings, error) {
 	out := punctual.DefaultSettings()
 	for _, row := range settings.Table {

@@ -14,8 +14,9 @@ type SettleItem struct {
 	Token int64  `json:"token,string"`
 	// Verb is "ack", "retry", "snooze", "discard", "release" or "extend".
 	Verb string `json:"verb"`
-	// When says when the next attempt is due. Left out, a retry follows the topic's backoff and a snooze is due now.
-	// For an extension In is the new length of the lease from now. Left out, it is the topic's.
+	// When says when the next attempt is due. Left out, a retry follows the topic's backoff and a
+	// snooze is due now. For an extension In is the new length of the lease from now. Left out, it
+	// is the topic's.
 	When
 	// Error is what went wrong. A retry and a discard store it in the message's history.
 	Error string `json:"error,omitzero"`
@@ -23,13 +24,14 @@ type SettleItem struct {
 	Then FollowUps `json:"then,omitzero"`
 }
 
-// SettleBody is the body of a request that settles one lease by an ack, a snooze or a discard. It may be left out.
+// SettleBody is the body of a request that settles one lease by an ack, a snooze or a discard. It
+// may be left out.
 type SettleBody struct {
 	Then FollowUps `json:"then,omitzero"`
 }
 
-// SettleItemOf returns s for a request. A name or an error text that is not UTF-8 is an ErrInvalid; storekit.TrimError makes
-// an error text UTF-8.
+// SettleItemOf returns s for a request. A name or an error text that is not UTF-8 is an ErrInvalid;
+// storekit.TrimError makes an error text UTF-8.
 func SettleItemOf(s *punctual.Settlement) (SettleItem, error) {
 	if err := checkNames(s.Topic, s.ID); err != nil {
 		return SettleItem{}, err
@@ -56,7 +58,8 @@ func (s *SettleItem) Size() int64 {
 	return itemBytes + int64(len(s.Topic)+len(s.ID)+len(s.Error)) + s.Then.Size()
 }
 
-// Settlement returns the item as a punctual.Settlement. A malformed member is an ErrInvalid that names it.
+// Settlement returns the item as a punctual.Settlement. A malformed member is an ErrInvalid that
+// names it.
 func (s *SettleItem) Settlement() (punctual.Settlement, error) {
 	verb, err := ParseVerb(s.Verb)
 	if err != nil {

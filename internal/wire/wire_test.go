@@ -18,7 +18,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// DecodeRequest refuses malformed, incomplete and unknown JSON with an ErrInvalid that says what is wrong and at which byte.
+// DecodeRequest refuses malformed, incomplete and unknown JSON with an ErrInvalid that says what is
+// wrong and at which byte.
 func TestDecodeRequestRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                                 "there is nothing",
@@ -76,8 +77,9 @@ func TestSettingsAreWrittenAsEver(t *testing.T) {
 	}
 }
 
-// The error for a setting that cannot be read names the setting and its place, and the error for an unknown one lists those that there are.
-// A name may be written with escapes, and null is no change.
+// The error for a setting that cannot be read names the setting and its place, and the error for an
+// unknown one lists those that there are. A name may be written with escapes, and null is no
+// change.
 func TestMalformedSettings(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"lease":"5"}`:                    `JSON at "/lease", byte 9: lease: duration "5" is not understood`,
@@ -102,7 +104,8 @@ func TestMalformedSettings(t *testing.T) {
 	}
 }
 
-// Settings of an older server may lack those that came after the first release, and no others. A newer one may have more.
+// Settings of an older server may lack those that came after the first release, and no others. A
+// newer one may have more.
 func TestSettingsOfOtherServers(t *testing.T) {
 	const first = `{"lease":"1s","max_attempts":3,"backoff":"1s","dead_retention":"0s","dedupe_window":"1s","push_paused":true,"delivery_paused":false,"partitions":2}`
 	for body, good := range map[string]bool{
@@ -195,7 +198,8 @@ func TestMalformedSettlements(t *testing.T) {
 	}
 }
 
-// A body takes at most a third more in a request than it has bytes, and 24 bytes beside that, whatever its bytes are.
+// A body takes at most a third more in a request than it has bytes, and 24 bytes beside that,
+// whatever its bytes are.
 func TestBodiesToPushStayShort(t *testing.T) {
 	for _, text := range []string{"", "hello", "\"", `{"order":"A-17"}`, strings.Repeat("\x00", 1000), strings.Repeat("\n", 1000), "é\xff", strings.Repeat(`\"`, 1000)} {
 		item, err := PushItemOf(&punctual.NewMessage{Topic: "a", Body: []byte(text)})
@@ -399,7 +403,8 @@ func TestWhatCannotStandInJSONIsRefused(t *testing.T) {
 	}
 }
 
-// Every error of package punctual arrives as itself, and its status keeps the rule of definite errors.
+// Every error of package punctual arrives as itself, and its status keeps the rule of definite
+// errors.
 func TestProblems(t *testing.T) {
 	for _, k := range storekit.ErrorKinds() {
 		p := ProblemOf(fmt.Errorf("push of A-17: %w", k.Err))
@@ -497,7 +502,8 @@ func TestLines(t *testing.T) {
 
 var (
 	text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "order.close", "\u2028<&>\"\\\x00"}))
-	// length is a duration that a request can ask for, instant a due time, stamp a time that stores return.
+	// length is a duration that a request can ask for, instant a due time, stamp a time that stores
+	// return.
 	length  = rapid.Map(rapid.Int64Min(0), func(n int64) time.Duration { return time.Duration(n) })
 	instant = rapid.Map(rapid.Int64Range(-62135596800+1, limits.MaxDue.Unix()-1), func(s int64) time.Time { return time.Unix(s, s&0xfffff).UTC() })
 	stamp   = rapid.Map(rapid.Int64Range(-62135596800000+1, limits.MaxDue.UnixMilli()), func(ms int64) time.Time { return time.UnixMilli(ms).UTC() })

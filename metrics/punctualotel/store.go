@@ -12,14 +12,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// AddStore measures what s holds whenever the metrics are collected, such as the messages by state, how far ahead they are
-// due, how long the oldest ready message has waited, and how much space is left. Because a store with many messages takes
-// a while to count them, it spends at most a tenth of the time on such readings: a reading that took 1 s is shown again
-// for the next 9 s.
+// AddStore measures what s holds whenever the metrics are collected, such as the messages by state,
+// how far ahead they are due, how long the oldest ready message has waited, and how much space is
+// left. Because a store with many messages takes a while to count them, it spends at most a tenth
+// of the time on such readings: a reading that took 1 s is shown again for the next 9 s.
 //
-// Call Unregister of the returned Registration before s is closed. It ends a reading that is under way and waits for
-// it. A store that ignores the end of its context holds Unregister up for at most Options.ReadTimeout; Unregister then
-// returns an error, which wraps context.DeadlineExceeded.
+// Call Unregister of the returned Registration before s is closed. It ends a reading that is under
+// way and waits for it. A store that ignores the end of its context holds Unregister up for at most
+// Options.ReadTimeout; Unregister then returns an error, which wraps context.DeadlineExceeded.
 //
 // AddStore returns ErrUnsupported when s cannot be inspected (punctual.Inspector).
 func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
@@ -70,15 +70,16 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	return &storeRegistration{Registration: registration, reader: r}, nil
 }
 
-// storeRegistration also closes the reader of the store when it is unregistered, so that no reading outlives the
-// registration.
+// storeRegistration also closes the reader of the store when it is unregistered, so that no reading
+// outlives the registration.
 type storeRegistration struct {
 	metric.Registration
 	reader *reading.Reader
 }
 
-// Unregister implements metric.Registration. It closes the reader first, because OpenTelemetry removes the callback only when the
-// collection under way has ended, and that waits for the reading.
+// Unregister implements metric.Registration. It closes the reader first, because OpenTelemetry
+// removes the callback only when the collection under way has ended, and that waits for the
+// reading.
 func (r *storeRegistration) Unregister() error {
 	return errors.Join(r.reader.Close(), r.Registration.Unregister())
 }
@@ -93,9 +94,10 @@ type storeGauges struct {
 	steps                                                                              metric.Int64ObservableCounter
 }
 
-// observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read, punctual.store.up
-// is 0 and all figures of what the store holds are left out, because old figures would look like those of a store in
-// which nothing happens. OpenTelemetry passes the returned error to its error handler.
+// observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read,
+// punctual.store.up is 0 and all figures of what the store holds are left out, because old figures
+// would look like those of a store in which nothing happens. OpenTelemetry passes the returned
+// error to its error handler.
 func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
 	if g.durability != "" {
 		o.ObserveInt64(g.info, 1, with("durability", g.durability))

@@ -1,5 +1,5 @@
-// Package punctualotel reports to OpenTelemetry what Punctual does: as metrics, and as traces that reach from the push
-// of a message to its handlers.
+// Package punctualotel reports to OpenTelemetry what Punctual does: as metrics, and as traces that
+// reach from the push of a message to its handlers.
 //
 //	t, err := punctualotel.New(nil)
 //	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: t.Observer(), Prepare: t.Prepare})
@@ -7,16 +7,17 @@
 //	registration, err := t.AddStore(store)
 //	defer registration.Unregister() // before the store is closed
 //
-// A push makes a span "create TOPIC", and writes the context of the span to the header "traceparent" of the message.
-// Each attempt to handle the message makes a span "process TOPIC", whose parent is the span of the push. So a single
-// trace shows the request that pushed, the wait of seconds or months, all attempts, and the calls that the handlers
-// made. The span of the push is a parent and not a link because a message has exactly one cause, and because then all
-// that became of a request is found in one trace. Whether a trace is sampled is decided once, when the message is
-// pushed.
+// A push makes a span "create TOPIC", and writes the context of the span to the header
+// "traceparent" of the message. Each attempt to handle the message makes a span "process TOPIC",
+// whose parent is the span of the push. So a single trace shows the request that pushed, the wait
+// of seconds or months, all attempts, and the calls that the handlers made. The span of the push is
+// a parent and not a link because a message has exactly one cause, and because then all that became
+// of a request is found in one trace. Whether a trace is sampled is decided once, when the message
+// is pushed.
 //
-// The metrics have the labels and meanings of those of package punctualprom. Their names are the same, too, but written with dots and
-// without the endings for units and totals: punctual_pushes_total is punctual.pushes here. Only punctual.oldest_ready keeps one
-// underscore.
+// The metrics have the labels and meanings of those of package punctualprom. Their names are the
+// same, too, but written with dots and without the endings for units and totals:
+// punctual_pushes_total is punctual.pushes here. Only punctual.oldest_ready keeps one underscore.
 //
 // The package is a module of its own, so that only programs that use it depend on OpenTelemetry.
 package punctualotel
@@ -43,15 +44,17 @@ const scope = "github.com/punctualmq/punctual/metrics/punctualotel"
 
 // Options adjusts the telemetry. The zero value has the defaults.
 type Options struct {
-	// MeterProvider and TracerProvider receive the metrics and the spans. Default: the global providers of the process
-	// (otel.GetMeterProvider and otel.GetTracerProvider) at the time of New.
+	// MeterProvider and TracerProvider receive the metrics and the spans. Default: the global
+	// providers of the process (otel.GetMeterProvider and otel.GetTracerProvider) at the time of
+	// New.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 	// Propagator carries the context of a span in the headers of a message. Default
 	// propagation.TraceContext, the headers traceparent and tracestate of W3C.
 	Propagator propagation.TextMapPropagator
-	// TopicLimit is the number of topics that metrics show by name; the first topics that are seen get their name. All
-	// others are shown together as "other". Spans always have the topic's name. Default 100.
+	// TopicLimit is the number of topics that metrics show by name; the first topics that are seen
+	// get their name. All others are shown together as "other". Spans always have the topic's name.
+	// Default 100.
 	TopicLimit int
 	// ReadTimeout bounds one reading of a store. Default 5 s.
 	ReadTimeout time.Duration
@@ -89,7 +92,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// Telemetry has the tracer and the instruments of one process. Its methods are safe for concurrent use.
+// Telemetry has the tracer and the instruments of one process. Its methods are safe for concurrent
+// use.
 type Telemetry struct {
 	opt    Options
 	tracer trace.Tracer
@@ -149,7 +153,8 @@ func New(o *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observer returns an Observer that records the metrics. It may be given to any number of Queues and Workers.
+// Observer returns an Observer that records the metrics. It may be given to any number of Queues
+// and Workers.
 func (t *Telemetry) Observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnPush:      t.pushed,
@@ -208,7 +213,8 @@ func (t *Telemetry) scheduled(ctx context.Context, s punctual.ScheduleStep) {
 	}
 }
 
-// with returns an option with the attributes in pairs, which has names and values in turn: with("topic", "mail", "verb", "ack").
+// with returns an option with the attributes in pairs, which has names and values in turn:
+// with("topic", "mail", "verb", "ack").
 func with(pairs ...string) metric.MeasurementOption {
 	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {

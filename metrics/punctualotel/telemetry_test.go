@@ -95,8 +95,8 @@ func value(s tracetest.SpanStub, key attribute.Key) string {
 	return "(none)"
 }
 
-// TestOneTraceSpansTheWait pushes under a span, waits a day, and fails once. The request, the push, both attempts
-// and what a handler calls are in one trace.
+// TestOneTraceSpansTheWait pushes under a span, waits a day, and fails once. The request, the push,
+// both attempts and what a handler calls are in one trace.
 func TestOneTraceSpansTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -158,8 +158,8 @@ func TestOneTraceSpansTheWait(t *testing.T) {
 	})
 }
 
-// TestTraceContextOfMessages: a message that has a context keeps it, one without room for a context gets none, and the attempt of a
-// message without a readable context begins a trace of its own.
+// TestTraceContextOfMessages: a message that has a context keeps it, one without room for a context
+// gets none, and the attempt of a message without a readable context begins a trace of its own.
 func TestTraceContextOfMessages(t *testing.T) {
 	r := newRig(t)
 	const given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -211,7 +211,8 @@ func TestPanicEndsItsSpan(t *testing.T) {
 	}
 }
 
-// TestMetrics has messages acked, discarded, purged and cancelled, and compares what is measured with a golden file.
+// TestMetrics has messages acked, discarded, purged and cancelled, and compares what is measured
+// with a golden file.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -277,8 +278,8 @@ func (s *slow) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return nil, ctx.Err()
 }
 
-// Unregister ends the reading under way and waits for it, so that the store can be closed afterwards. The collection under way ends
-// early, with an error.
+// Unregister ends the reading under way and waits for it, so that the store can be closed
+// afterwards. The collection under way ends early, with an error.
 func TestUnregisterWaitsForTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()

@@ -12,13 +12,13 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Prepare is the function for QueueConfig.Prepare: it makes the span of a message and writes the context of the span to
-// the message's headers. A message whose headers have a context already, for instance because a handler passes it on,
-// keeps that context, and no span is made. When the headers have no room for the context it is left out, because a trace
-// must not make a push fail.
+// Prepare is the function for QueueConfig.Prepare: it makes the span of a message and writes the
+// context of the span to the message's headers. A message whose headers have a context already, for
+// instance because a handler passes it on, keeps that context, and no span is made. When the
+// headers have no room for the context it is left out, because a trace must not make a push fail.
 //
-// When the ID of a push is already in use and the push keeps the stored message, that message keeps its headers, too. The
-// handler's span then belongs to the trace of the first push.
+// When the ID of a push is already in use and the push keeps the stored message, that message keeps
+// its headers, too. The handler's span then belongs to the trace of the first push.
 func (t *Telemetry) Prepare(ctx context.Context, m *punctual.NewMessage) error {
 	if t.carried(m.Headers) {
 		return nil
@@ -49,9 +49,10 @@ func (t *Telemetry) carried(headers map[string]string) bool {
 	return trace.SpanContextFromContext(t.opt.Propagator.Extract(context.Background(), propagation.MapCarrier(headers))).IsValid()
 }
 
-// Middleware is the function for worker.Config.Middleware: it makes a span for each attempt, whose parent is the span
-// of the push. When the message has no context, the attempt begins a trace of its own. A failed attempt sets the status
-// of the span to an error; a snooze does not, because it is no failure.
+// Middleware is the function for worker.Config.Middleware: it makes a span for each attempt, whose
+// parent is the span of the push. When the message has no context, the attempt begins a trace of
+// its own. A failed attempt sets the status of the span to an error; a snooze does not, because it
+// is no failure.
 func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 	return punctual.HandlerFunc(func(ctx context.Context, d *punctual.Delivery) error {
 		options := []trace.SpanStartOption{
@@ -87,9 +88,9 @@ func (t *Telemetry) Middleware(next punctual.Handler) punctual.Handler {
 	})
 }
 
-// messaging returns the attributes that OpenTelemetry's conventions name for every span about a message. The ID is
-// empty, and left out, in the span of a push that lets the store make the ID, because the span begins before the store
-// is called.
+// messaging returns the attributes that OpenTelemetry's conventions name for every span about a
+// message. The ID is empty, and left out, in the span of a push that lets the store make the ID,
+// because the span begins before the store is called.
 func messaging(operation, topic, id string) []attribute.KeyValue {
 	as := []attribute.KeyValue{
 		attribute.String("messaging.system", "punctual"),

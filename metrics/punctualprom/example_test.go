@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// The metrics count for the queue and the worker of a program. In a program whose registry is scraped over HTTP,
-// promhttp.HandlerFor(registry, ...) answers the scrapes.
+// The metrics count for the queue and the worker of a program. In a program whose registry is
+// scraped over HTTP, promhttp.HandlerFor(registry, ...) answers the scrapes.
 func Example() {
 	registry := prometheus.NewRegistry()
 	metrics, err := punctualprom.New(registry, nil)

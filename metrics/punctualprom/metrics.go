@@ -1,5 +1,5 @@
-// Package punctualprom shows in Prometheus what Punctual does. Give its Observer to a Queue, a Worker or a server, and
-// call AddStore to show also what a store holds.
+// Package punctualprom shows in Prometheus what Punctual does. Give its Observer to a Queue, a
+// Worker or a server, and call AddStore to show also what a store holds.
 //
 //	m, err := punctualprom.New(registry, nil)
 //	queue := punctual.NewQueue(store, &punctual.QueueConfig{Observer: m.Observer()})
@@ -7,8 +7,8 @@
 //	err = m.AddStore(store)
 //	defer m.Close() // before the store is closed
 //
-// The metrics of the Observer count what this process does. The metrics of AddStore describe the store, so that all
-// processes that add the same store show the same figures.
+// The metrics of the Observer count what this process does. The metrics of AddStore describe the
+// store, so that all processes that add the same store show the same figures.
 package punctualprom
 
 import (
@@ -26,15 +26,15 @@ import (
 
 // Options adjusts the metrics. The zero value has the defaults.
 type Options struct {
-	// TopicLimit is the number of topics that get a label of their own; the first topics that are seen get them. All
-	// others share the label "other", so that a client that invents topics cannot create time series without bound.
-	// Default 100.
+	// TopicLimit is the number of topics that get a label of their own; the first topics that are
+	// seen get them. All others share the label "other", so that a client that invents topics
+	// cannot create time series without bound. Default 100.
 	TopicLimit int
 	// LatenessBuckets are the upper bounds of the lateness histogram, in seconds. The default goes
 	// from 1 ms to 1 h.
 	LatenessBuckets []float64
-	// ReadTimeout bounds one reading of a store. Default 5 s, which is half of Prometheus' own limit for a scrape, so
-	// that the other metrics arrive even when the store does not answer.
+	// ReadTimeout bounds one reading of a store. Default 5 s, which is half of Prometheus' own
+	// limit for a scrape, so that the other metrics arrive even when the store does not answer.
 	ReadTimeout time.Duration
 }
 
@@ -66,7 +66,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// callBuckets fit the time that a call to a store takes, and handlerBuckets the time that a handler takes.
+// callBuckets fit the time that a call to a store takes, and handlerBuckets the time that a handler
+// takes.
 var (
 	callBuckets    = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	handlerBuckets = []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600}
@@ -94,7 +95,8 @@ type Metrics struct {
 	times       *prometheus.CounterVec
 }
 
-// New makes the metrics and registers them with r. It fails when r has metrics of these names already.
+// New makes the metrics and registers them with r. It fails when r has metrics of these names
+// already.
 func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 	opt, err := o.withDefaults()
 	if err != nil {
@@ -139,7 +141,8 @@ func New(r prometheus.Registerer, o *Options) (*Metrics, error) {
 	return m, nil
 }
 
-// Observer returns an Observer that counts in these metrics. It may be given to any number of Queues and Workers.
+// Observer returns an Observer that counts in these metrics. It may be given to any number of
+// Queues and Workers.
 func (m *Metrics) Observer() *punctual.Observer {
 	return &punctual.Observer{
 		OnPush:      m.pushed,

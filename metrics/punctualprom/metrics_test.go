@@ -59,8 +59,8 @@ func newMetrics(t *testing.T, o *punctualprom.Options) (*punctualprom.Metrics, *
 	return m, r
 }
 
-// TestMetricsOfADay has messages acked, retried, discarded, purged and cancelled, and compares the whole answer to a scrape with a
-// golden file.
+// TestMetricsOfADay has messages acked, retried, discarded, purged and cancelled, and compares the
+// whole answer to a scrape with a golden file.
 func TestMetricsOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{LatenessBuckets: []float64{0.01, 1, 60}})
@@ -221,7 +221,8 @@ func (f *failing) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return f.Store.Topics(ctx)
 }
 
-// A store that cannot be read is down in the metrics, the others of the scrape stay, and no old figure is shown.
+// A store that cannot be read is down in the metrics, the others of the scrape stay, and no old
+// figure is shown.
 func TestStoreThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
@@ -269,8 +270,9 @@ func TestStoreThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A store that hangs and ignores the end of its context delays the other metrics by about the ReadTimeout at most, and gets one
-// call, however many scrapes there are. It is up again when it has answered and the long reading need not be shown again any more.
+// A store that hangs and ignores the end of its context delays the other metrics by about the
+// ReadTimeout at most, and gets one call, however many scrapes there are. It is up again when it
+// has answered and the long reading need not be shown again any more.
 func TestStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
@@ -311,7 +313,8 @@ func TestStoreThatHangs(t *testing.T) {
 	})
 }
 
-// deaf is a store in which a reading hangs until the store is mended, even when the context of the reading ends.
+// deaf is a store in which a reading hangs until the store is mended, even when the context of the
+// reading ends.
 type deaf struct {
 	*memstore.Store
 	mended chan struct{}
@@ -342,7 +345,8 @@ func (s *slow) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
 	return nil, ctx.Err()
 }
 
-// Close ends the reading under way and waits for it, so that the store can be closed: no call reaches the store afterwards.
+// Close ends the reading under way and waits for it, so that the store can be closed: no call
+// reaches the store afterwards.
 func TestCloseWaitsForTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: time.Minute})
@@ -405,7 +409,8 @@ type keeper struct{ *prometheus.Registry }
 
 func (*keeper) Unregister(prometheus.Collector) bool { return false }
 
-// A store that ignores the end of its context holds Close up for no longer than the ReadTimeout, and Close returns an error then.
+// A store that ignores the end of its context holds Close up for no longer than the ReadTimeout,
+// and Close returns an error then.
 func TestCloseOfAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, &punctualprom.Options{ReadTimeout: 3 * time.Second})
@@ -462,8 +467,8 @@ func BenchmarkObserver(b *testing.B) {
 	})
 }
 
-// Schedules are shown by the topic to which they push: how many there are, for how long a time has waited for a duty, and what was
-// decided about their times.
+// Schedules are shown by the topic to which they push: how many there are, for how long a time has
+// waited for a duty, and what was decided about their times.
 func TestSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newMetrics(t, nil)

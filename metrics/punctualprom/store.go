@@ -11,17 +11,18 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// AddStore registers metrics of what s holds, such as the messages by state, how far ahead they are due, how long the
-// oldest ready message has waited, and how much space is left. A scrape reads them from the store. Because a store with
-// many messages takes a while to count them, it spends at most a tenth of the time on such readings: a reading that took
-// 1 s is shown again for the next 9 s. The metric of how far ahead messages are due is left out when the store cannot count
-// that within Options.ReadTimeout.
+// AddStore registers metrics of what s holds, such as the messages by state, how far ahead they are
+// due, how long the oldest ready message has waited, and how much space is left. A scrape reads
+// them from the store. Because a store with many messages takes a while to count them, it spends at
+// most a tenth of the time on such readings: a reading that took 1 s is shown again for the next 9
+// s. The metric of how far ahead messages are due is left out when the store cannot count that
+// within Options.ReadTimeout.
 //
 // Call Close before s is closed, so that no reading is under way in s then.
 //
-// AddStore returns ErrUnsupported when s cannot be inspected (punctual.Inspector), and ErrClosed after Close. A second
-// store needs Metrics of its own with a registry of its own, or with one that adds labels
-// (prometheus.WrapRegistererWith).
+// AddStore returns ErrUnsupported when s cannot be inspected (punctual.Inspector), and ErrClosed
+// after Close. A second store needs Metrics of its own with a registry of its own, or with one that
+// adds labels (prometheus.WrapRegistererWith).
 func (m *Metrics) AddStore(s punctual.Store) error {
 	r, err := reading.NewReader(s, m.topics, m.opt.ReadTimeout)
 	if err != nil {
@@ -43,12 +44,12 @@ func (m *Metrics) AddStore(s punctual.Store) error {
 	return nil
 }
 
-// Close takes the metrics of the store out of the registry, ends a reading that is under way, and waits for it. After
-// Close the store may be closed. The metrics of the Observer stay registered.
+// Close takes the metrics of the store out of the registry, ends a reading that is under way, and
+// waits for it. After Close the store may be closed. The metrics of the Observer stay registered.
 //
-// A store that ignores the end of its context holds Close up for at most Options.ReadTimeout. Close then returns an
-// error, which wraps context.DeadlineExceeded, and the store still has one call under way. Close may be called more
-// than once.
+// A store that ignores the end of its context holds Close up for at most Options.ReadTimeout. Close
+// then returns an error, which wraps context.DeadlineExceeded, and the store still has one call
+// under way. Close may be called more than once.
 func (m *Metrics) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +62,8 @@ func (m *Metrics) Close() error {
 	return errors.Join(failed...)
 }
 
-// storeCollector is the collector that AddStore registers: it turns readings of a store into metrics.
+// storeCollector is the collector that AddStore registers: it turns readings of a store into
+// metrics.
 type storeCollector struct {
 	reader     *reading.Reader
 	durability string
@@ -96,8 +98,9 @@ func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. When the store cannot be read, punctual_store_up is 0 and all figures of
-// what the store holds are left out, because old figures would look like those of a store in which nothing happens.
+// Collect implements prometheus.Collector. When the store cannot be read, punctual_store_up is 0
+// and all figures of what the store holds are left out, because old figures would look like those
+// of a store in which nothing happens.
 func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

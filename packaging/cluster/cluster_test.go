@@ -29,7 +29,8 @@ import (
 
 const chart = "../helm/punctual"
 
-// values has sets of values for the chart, by what they ask for, with the kinds of the objects that the chart then renders.
+// values has sets of values for the chart, by what they ask for, with the kinds of the objects that
+// the chart then renders.
 var values = map[string]struct {
 	given map[string]any
 	kinds []string
@@ -47,8 +48,8 @@ var values = map[string]struct {
 	}, []string{"Deployment", "Service"}},
 }
 
-// decode reads the objects of a file and returns their kinds, sorted. An object with a field that its kind does not have, or with a
-// value of another type, is an error.
+// decode reads the objects of a file and returns their kinds, sorted. An object with a field that
+// its kind does not have, or with a value of another type, is an error.
 func decode(text string) ([]string, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, kedav1alpha1.AddToScheme} {
@@ -91,7 +92,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// The check by decode refuses misspelled fields and values of another type, which a cluster would refuse or ignore without an error.
+// The check by decode refuses misspelled fields and values of another type, which a cluster would
+// refuse or ignore without an error.
 func TestUnknownFieldIsRefused(t *testing.T) {
 	text, err := os.ReadFile("../kubernetes/worker.yaml")
 	if err != nil {

@@ -8,17 +8,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// MustEnd reports whether a claim that meets the message, whose time has come, must end it instead of delivering it.
+// MustEnd reports whether a claim that meets the message, whose time has come, must end it instead
+// of delivering it.
 func MustEnd(m *Message, set *punctual.Settings, now int64) bool {
 	return m.CancelRequested || m.attemptsUsedUp(set) || m.Expired(now)
 }
 
-// Meet decides what becomes of a message whose time has come and that a claim meets. Stay means that it is to be
-// delivered: call Lease. Otherwise the message ends, for which a cancel counts before attempts that are used up, and
-// those before expiry (MustEnd holds). The attempt of a lease that has run out has failed.
+// Meet decides what becomes of a message whose time has come and that a claim meets. Stay means
+// that it is to be delivered: call Lease. Otherwise the message ends, for which a cancel counts
+// before attempts that are used up, and those before expiry (MustEnd holds). The attempt of a lease
+// that has run out has failed.
 //
-// The end is dated now. A store that ends messages some time after the claim met them calls Meet with the time of the
-// transaction that ends them, and MustEnd when it meets them.
+// The end is dated now. A store that ends messages some time after the claim met them calls Meet
+// with the time of the transaction that ends them, and MustEnd when it meets them.
 func Meet(m *Message, set *punctual.Settings, now int64) Decision {
 	if !MustEnd(m, set, now) {
 		return Decision{}
@@ -41,8 +43,9 @@ func Meet(m *Message, set *punctual.Settings, now int64) Decision {
 	return d
 }
 
-// Lease counts an attempt of a message for which Meet said Stay, and puts it under a lease with the token from now on; for
-// the length see LeaseEnd. If an earlier lease has run out, its attempt has failed.
+// Lease counts an attempt of a message for which Meet said Stay, and puts it under a lease with the
+// token from now on; for the length see LeaseEnd. If an earlier lease has run out, its attempt has
+// failed.
 func Lease(m *Message, token int64, length time.Duration, set *punctual.Settings, now int64) Decision {
 	d := Decision{To: Leased}
 	if m.Token != 0 {
@@ -58,8 +61,9 @@ func LeaseEnd(length time.Duration, set *punctual.Settings, now int64) int64 {
 	return now + storekit.CeilDuration(cmp.Or(length, set.Lease))
 }
 
-// GiveBack ends a lease without counting its attempt: for a release, and for a lease that no caller has heard of, because it ran out
-// while its claim was under way (P3). A message that was cancelled meanwhile ends.
+// GiveBack ends a lease without counting its attempt: for a release, and for a lease that no caller
+// has heard of, because it ran out while its claim was under way (P3). A message that was cancelled
+// meanwhile ends.
 func GiveBack(m *Message, now int64) Decision { return m.giveBack(m.Due, now) }
 
 // giveBack is GiveBack with a new due time and Since, as a snooze asks for.

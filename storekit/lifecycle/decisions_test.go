@@ -21,9 +21,11 @@ var update = flag.Bool("update", false, "write testdata/decisions.txt")
 var (
 	clock = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	now   = storekit.Millis(clock)
-	// between lies in the millisecond that begins now, so that a decision at this time shows which way times are rounded.
+	// between lies in the millisecond that begins now, so that a decision at this time shows which
+	// way times are rounded.
 	between = clock.Add(500 * time.Microsecond)
-	// late is so close to limits.MaxDue that every delay which the tables count from it ends behind limits.MaxDue.
+	// late is so close to limits.MaxDue that every delay which the tables count from it ends behind
+	// limits.MaxDue.
 	late = limits.MaxDue.Add(-30 * time.Second)
 )
 
@@ -33,8 +35,8 @@ const (
 	hour   = 60 * minute
 )
 
-// TestDecisions compares every decision with the text that people have reviewed. Whoever changes a rule runs
-// "go test ./storekit/lifecycle -update" and reads the difference.
+// TestDecisions compares every decision with the text that people have reviewed. Whoever changes a
+// rule runs "go test ./storekit/lifecycle -update" and reads the difference.
 func TestDecisions(t *testing.T) {
 	var b book
 	b.births()
@@ -212,7 +214,8 @@ func pushed(store bool, r *punctual.PushResult) string {
 	return text + answer(r.Err)
 }
 
-// topic is the settings of the decisions that depend on them: three attempts, leases of 30 s, and a backoff without chance.
+// topic is the settings of the decisions that depend on them: three attempts, leases of 30 s, and a
+// backoff without chance.
 func topic() *punctual.Settings {
 	set := punctual.DefaultSettings()
 	set.MaxAttempts = 3
@@ -595,7 +598,8 @@ func (b *book) followUps() {
 	b.row("delete", fmt.Sprintf("%+v", m.Behind(lifecycle.Decision{To: lifecycle.Removed}, topic(), now)))
 }
 
-// behind writes what becomes of the first follow-up of x for each IfExists, and for a replacement with an IfDue.
+// behind writes what becomes of the first follow-up of x for each IfExists, and for a replacement
+// with an IfDue.
 func (b *book) behind(x punctual.Settlement, h lifecycle.Holder, set *punctual.Settings) {
 	for _, y := range []struct {
 		name  string
@@ -661,7 +665,8 @@ func (b *book) retention() {
 	}
 }
 
-// decision is what became of a message: where it goes, its event, what has changed of it, its failure, and the answer.
+// decision is what became of a message: where it goes, its event, what has changed of it, its
+// failure, and the answer.
 func decision(before, after *lifecycle.Message, d lifecycle.Decision, err error) string {
 	text := d.To.String()
 	if d.Outcome != "" {

@@ -6,8 +6,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Event returns the event that a decision is, or 0 for none: a message that finishes or dies is one, and so is a retry. A message
-// that is removed is none.
+// Event returns the event that a decision is, or 0 for none: a message that finishes or dies is
+// one, and so is a retry. A message that is removed is none.
 func (d Decision) Event() punctual.Events {
 	switch {
 	case d.To == Dead:
@@ -28,9 +28,10 @@ func (d Decision) Event() punctual.Events {
 	return 0
 }
 
-// Event returns what the topic of the message tells of the decision d, and whether it tells of it (Settings.Emit). The facts are
-// those that the deciding function has left. delivered is when the last lease of the message began, 0 if the store does not know.
-// Topic, ID and Created of the event are the caller's, who then stores the storekit.EventMessage.
+// Event returns what the topic of the message tells of the decision d, and whether it tells of it
+// (Settings.Emit). The facts are those that the deciding function has left. delivered is when the
+// last lease of the message began, 0 if the store does not know. Topic, ID and Created of the event
+// are the caller's, who then stores the storekit.EventMessage.
 func (m *Message) Event(d Decision, set *punctual.Settings, delivered, now int64) (e event.Event, tell bool) {
 	if e, tell = m.event(d.Event(), set, now); !tell {
 		return e, false

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// The rules that a promise names, and a few others, written by hand, so that they do not stand or fall with a renewed decisions.txt.
+// The rules that a promise names, and a few others, written by hand, so that they do not stand or
+// fall with a renewed decisions.txt.
 
 func settle(m *lifecycle.Message, v punctual.Verb, delay time.Duration) (lifecycle.Decision, error) {
 	x := punctual.Settlement{Topic: "orders", ID: "a", Token: m.Token, Verb: v, Delay: delay, Error: "broken"}
@@ -105,7 +106,8 @@ func TestTheTextOfAFailureIsTrimmed(t *testing.T) {
 	}
 }
 
-// Push resets what an earlier try has left in the answer, because a store may call it again for the same message.
+// Push resets what an earlier try has left in the answer, because a store may call it again for the
+// same message.
 func TestPushAnswersAnew(t *testing.T) {
 	r := punctual.PushResult{ID: "a", Topic: "orders", Due: clock, Status: punctual.PushReplaced, Existing: punctual.StateDead, Err: punctual.ErrDuplicate}
 	if !lifecycle.Push(&punctual.NewMessage{IfExists: punctual.IfExistsFail}, lifecycle.Holder{}, &r) || r != (punctual.PushResult{ID: "a", Topic: "orders", Status: punctual.PushStored}) {

@@ -9,24 +9,29 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Message is the facts of a stored message on which its life depends. A store embeds it in what it keeps of a message.
+// Message is the facts of a stored message on which its life depends. A store embeds it in what it
+// keeps of a message.
 type Message struct {
-	// Due is when the next attempt is due; FirstDue is the due time of the push, or of the last reschedule or requeue.
+	// Due is when the next attempt is due; FirstDue is the due time of the push, or of the last
+	// reschedule or requeue.
 	Due, FirstDue int64
-	// Since is when the time that the message waits for was set by a length: for a leased message when its lease was granted or last
-	// extended, for a waiting one when the delay began at whose end it is due. 0 stands for a due time that somebody named, as
-	// NewMessage.Due does. Step reads it.
+	// Since is when the time that the message waits for was set by a length: for a leased message
+	// when its lease was granted or last extended, for a waiting one when the delay began at whose
+	// end it is due. 0 stands for a due time that somebody named, as NewMessage.Due does. Step
+	// reads it.
 	Since int64
 	// ExpireAfter is how long after FirstDue the message expires; 0 is never. See Expires.
 	ExpireAfter int64
 	DropExpired bool // an expired message is dropped instead of becoming dead
-	// Remember is how long the ID is remembered when the message finishes; 0 follows the topic's DedupeWindow.
+	// Remember is how long the ID is remembered when the message finishes; 0 follows the topic's
+	// DedupeWindow.
 	Remember int64
-	// Attempts counts the deliveries since the push or the last requeue that were not given back; MaxAttempts bounds them, and 0
-	// follows the topic's setting.
+	// Attempts counts the deliveries since the push or the last requeue that were not given back;
+	// MaxAttempts bounds them, and 0 follows the topic's setting.
 	Attempts, MaxAttempts int
-	// Token is that of the last lease, and LeaseUntil its end. They stay when the lease runs out, because its holder may
-	// still settle unless a claim or a change by ID comes first. Token 0 means that there is no lease; LeaseUntil is 0 then.
+	// Token is that of the last lease, and LeaseUntil its end. They stay when the lease runs out,
+	// because its holder may still settle unless a claim or a change by ID comes first. Token 0
+	// means that there is no lease; LeaseUntil is 0 then.
 	Token, LeaseUntil int64
 	CancelRequested   bool // no attempt may follow the lease (P5); never without a token
 	// Reason and Died are set of a dead message alone. A dead message has no token.
@@ -42,8 +47,8 @@ func New(n *punctual.NewMessage, due, now int64) Message {
 	}
 }
 
-// Fill sets those fields of a public message that depend on the facts. ID, topic, body, headers, timeout and the time of
-// creation are the caller's.
+// Fill sets those fields of a public message that depend on the facts. ID, topic, body, headers,
+// timeout and the time of creation are the caller's.
 func (m *Message) Fill(out *punctual.Message) {
 	out.Due, out.FirstDue = storekit.FromMillis(m.Due), storekit.FromMillis(m.FirstDue)
 	out.Attempt, out.MaxAttempts = m.Attempts, m.MaxAttempts
@@ -54,8 +59,8 @@ func (m *Message) Fill(out *punctual.Message) {
 	}
 }
 
-// At is when a message next needs attention: the end of its lease, else its due time. For a dead message, which needs
-// none, At is when it died. Stores order messages by it.
+// At is when a message next needs attention: the end of its lease, else its due time. For a dead
+// message, which needs none, At is when it died. Stores order messages by it.
 func (m *Message) At() int64 {
 	switch {
 	case m.Reason != "":
@@ -66,8 +71,8 @@ func (m *Message) At() int64 {
 	return m.Due
 }
 
-// State is the state of a message at now. A lease that ends at now has run out. Whether a dead message is past its
-// retention is not asked here; see PastRetention.
+// State is the state of a message at now. A lease that ends at now has run out. Whether a dead
+// message is past its retention is not asked here; see PastRetention.
 func (m *Message) State(now int64) punctual.State {
 	switch {
 	case m.Reason != "":
@@ -80,8 +85,9 @@ func (m *Message) State(now int64) punctual.State {
 	return punctual.StateScheduled
 }
 
-// Expires returns the instant from which the message must not be delivered any more, and whether there is one. It never
-// passes limits.MaxDue by more than a millisecond, since nothing can be due after that. A retry or snooze does not move it.
+// Expires returns the instant from which the message must not be delivered any more, and whether
+// there is one. It never passes limits.MaxDue by more than a millisecond, since nothing can be due
+// after that. A retry or snooze does not move it.
 func (m *Message) Expires() (at int64, ok bool) {
 	if m.ExpireAfter <= 0 {
 		return 0, false
@@ -95,12 +101,14 @@ func (m *Message) Expired(now int64) bool {
 	return ok && at <= now
 }
 
-// attemptsUsedUp tells whether as many attempts were made as the message allows, or else its topic (P6).
+// attemptsUsedUp tells whether as many attempts were made as the message allows, or else its topic
+// (P6).
 func (m *Message) attemptsUsedUp(set *punctual.Settings) bool {
 	return m.Attempts >= cmp.Or(m.MaxAttempts, set.MaxAttempts)
 }
 
-// since returns Message.Since for a due time: 0 if somebody named it, or now if a delay that begins now leads to it.
+// since returns Message.Since for a due time: 0 if somebody named it, or now if a delay that begins
+// now leads to it.
 func since(named time.Time, now int64) int64 {
 	if named.IsZero() {
 		return now

@@ -7,17 +7,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Settle decides what becomes of a message by what the holder of a lease says, and what the holder is answered. m is nil
-// when there is no message with the ID. The caller has checked x (storekit.CheckSettlement).
+// Settle decides what becomes of a message by what the holder of a lease says, and what the holder
+// is answered. m is nil when there is no message with the ID. The caller has checked x
+// (storekit.CheckSettlement).
 //
-// A token that is not current is ErrLeaseLost (P4). A token is current also when its lease has run out. After a cancel
-// under the lease an ack and a discard succeed as ever; a retry, snooze and release finish the message and an extension
-// changes nothing, all four with ErrCancelled. A retry or snooze to a time after limits.MaxDue or before the year 1 is ErrInvalid and
-// changes nothing.
+// A token that is not current is ErrLeaseLost (P4). A token is current also when its lease has run
+// out. After a cancel under the lease an ack and a discard succeed as ever; a retry, snooze and
+// release finish the message and an extension changes nothing, all four with ErrCancelled. A retry
+// or snooze to a time after limits.MaxDue or before the year 1 is ErrInvalid and changes nothing.
 //
-// If x has follow-ups (Settlement.Then) and there is no error, the caller decides on each of them with FollowUp before it carries
-// the decision out. If one is refused, the caller drops the decision and everything that Settle has changed of m, so it lets
-// Settle decide on a copy. With an error no follow-up is stored.
+// If x has follow-ups (Settlement.Then) and there is no error, the caller decides on each of them
+// with FollowUp before it carries the decision out. If one is refused, the caller drops the
+// decision and everything that Settle has changed of m, so it lets Settle decide on a copy. With an
+// error no follow-up is stored.
 func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time.Time) (Decision, error) {
 	if m == nil || m.Token == 0 || m.Token != x.Token {
 		return Decision{}, storekit.SettleError(x, punctual.ErrLeaseLost)
@@ -59,7 +61,8 @@ func Settle(m *Message, x *punctual.Settlement, set *punctual.Settings, now time
 	return m.wait().failed(attempt, ms, x.Error), nil
 }
 
-// nextDue is when a message is due again that is given back by a retry or snooze. A time in the past stays as it is.
+// nextDue is when a message is due again that is given back by a retry or snooze. A time in the
+// past stays as it is.
 func nextDue(m *Message, x *punctual.Settlement, set *punctual.Settings, now time.Time) (time.Time, error) {
 	after := x.Delay
 	if after == punctual.UseBackoff {

@@ -1,4 +1,5 @@
-// Package compare reads what a store says of its messages, and finds in what two such answers differ.
+// Package compare reads what a store says of its messages, and finds in what two such answers
+// differ.
 package compare
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// List reads all pages of a list. It returns an error when a page cannot be read or is not well-formed: too large,
-// out of order, with messages of another state, topic or reason, or with a cursor that leads to the same page again.
+// List reads all pages of a list. It returns an error when a page cannot be read or is not
+// well-formed: too large, out of order, with messages of another state, topic or reason, or with a
+// cursor that leads to the same page again.
 func List(ctx context.Context, in punctual.Inspector, q punctual.ListQuery) ([]punctual.Info, error) {
 	var all []punctual.Info
 	limit := q.Limit
@@ -132,22 +134,26 @@ func Stats(got, want punctual.TopicStats) string {
 	return ""
 }
 
-// Keeper returns a store's FinishedKeeper, or an ErrUnsupported when the store keeps no finished records.
+// Keeper returns a store's FinishedKeeper, or an ErrUnsupported when the store keeps no finished
+// records.
 func Keeper(ctx context.Context, s punctual.Store) (punctual.FinishedKeeper, error) {
 	k, err := punctual.As[punctual.FinishedKeeper](s)
 	if err != nil {
 		return nil, err
 	}
-	// A wrapper has the methods whatever the store below it can do, and returns ErrUnsupported if that keeps no records.
+	// A wrapper has the methods whatever the store below it can do, and returns ErrUnsupported if
+	// that keeps no records.
 	if _, err = k.Finished(ctx, "never-heard-of", "x"); errors.Is(err, punctual.ErrUnsupported) {
 		return nil, err
 	}
 	return k, nil
 }
 
-// FinishedList reads all pages of a list of finished records, from q.After on. It returns an error that names the query of a page that
-// cannot be read or is malformed. A page is malformed if it is too large or out of order, has a record that q does not select, or has
-// an ID or a cursor that came before. No message of the topic may finish meanwhile, because it could bring its ID a second time.
+// FinishedList reads all pages of a list of finished records, from q.After on. It returns an error
+// that names the query of a page that cannot be read or is malformed. A page is malformed if it is
+// too large or out of order, has a record that q does not select, or has an ID or a cursor that
+// came before. No message of the topic may finish meanwhile, because it could bring its ID a second
+// time.
 func FinishedList(ctx context.Context, k punctual.FinishedKeeper, q punctual.FinishedQuery) (all []punctual.Finished, err error) {
 	limit := cmp.Or(q.Limit, 100)
 	seen, cursors := make(map[string]bool), make(map[string]bool)
@@ -188,8 +194,8 @@ func finishedOrder(a, b punctual.Finished) int {
 	return cmp.Or(a.KeptUntil.Compare(b.KeptUntil), strings.Compare(a.ID, b.ID))
 }
 
-// Finished returns a text that says how a finished record differs from the wanted one, or "" when it does not. If lost is set,
-// got.Delivered may be zero instead of the wanted time.
+// Finished returns a text that says how a finished record differs from the wanted one, or "" when
+// it does not. If lost is set, got.Delivered may be zero instead of the wanted time.
 func Finished(got, want punctual.Finished, lost bool) string {
 	switch {
 	case got.ID != want.ID || got.Topic != want.Topic:
@@ -208,8 +214,8 @@ func Finished(got, want punctual.Finished, lost bool) string {
 	return History(got.Failures, want.Failures)
 }
 
-// EqualSettings reports whether all fields are equal, by reflection, so that fields which are added later count as well. For Delays and
-// Groups nil is equal to an empty list.
+// EqualSettings reports whether all fields are equal, by reflection, so that fields which are added
+// later count as well. For Delays and Groups nil is equal to an empty list.
 func EqualSettings(a, b punctual.Settings) bool {
 	if len(a.Backoff.Delays) == 0 && len(b.Backoff.Delays) == 0 {
 		a.Backoff.Delays, b.Backoff.Delays = nil, nil

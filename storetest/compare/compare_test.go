@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// TestMessageComparesEveryField: compare.Message finds a difference in any single field. Otherwise random histories would not notice
-// that a store forgets a field.
+// TestMessageComparesEveryField: compare.Message finds a difference in any single field. Otherwise
+// random histories would not notice that a store forgets a field.
 func TestMessageComparesEveryField(t *testing.T) {
 	all := reflect.TypeFor[punctual.Message]()
 	for i := range all.NumField() {

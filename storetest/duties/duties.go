@@ -1,6 +1,6 @@
-// Package duties shows that the duties of package duty hold their promises over a store: copies for groups, forwarded
-// follow-ups and the occurrences of schedules are stored whole or not at all, and once, also when the process that does the duties
-// is killed in between.
+// Package duties shows that the duties of package duty hold their promises over a store: copies for
+// groups, forwarded follow-ups and the occurrences of schedules are stored whole or not at all, and
+// once, also when the process that does the duties is killed in between.
 package duties
 
 import (
@@ -24,7 +24,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Run runs every case of copies and of forwarded follow-ups over one store by the real clock. It takes some seconds.
+// Run runs every case of copies and of forwarded follow-ups over one store by the real clock. It
+// takes some seconds.
 func Run(t *testing.T, open storetest.Open) {
 	store := open(t, nil)
 	if _, err := punctual.As[storekit.TopicNamer](store); err != nil {
@@ -75,7 +76,8 @@ func newBench(t *testing.T, store punctual.Store, topic string) *bench {
 	return &bench{T: t, store: store, in: in, queue: punctual.NewQueue(store, nil), topic: topic}
 }
 
-// duties does the duties of the case's topic, over the store or a wrapper of it, until stop is called or the test ends.
+// duties does the duties of the case's topic, over the store or a wrapper of it, until stop is
+// called or the test ends.
 func (b *bench) duties(over ...punctual.Store) (stop func()) {
 	b.Helper()
 	store := b.store
@@ -263,8 +265,8 @@ func groupsOfTheMoment(b *bench) {
 	}
 }
 
-// putOff: the copies of a message that was put off, as the duty does where copies are refused for a while, are due and expire when the
-// message was first due and expires.
+// putOff: the copies of a message that was put off, as the duty does where copies are refused for a
+// while, are due and expire when the message was first due and expires.
 func putOff(b *bench) {
 	b.groups("billing")
 	b.push("a", punctual.Expire(2*time.Hour))
@@ -323,7 +325,8 @@ func pauses(b *bench) {
 	b.configure(b.group("mail"), punctual.SettingsPatch{DeliveryPaused: ptr(true)})
 	b.push("a")
 	b.duties()
-	// A topic that is not paused, with duties of its own, shows that there was time for a copy meanwhile.
+	// A topic that is not paused, with duties of its own, shows that there was time for a copy
+	// meanwhile.
 	other := newBench(b.T, b.store, b.topic+"-other")
 	other.groups("billing")
 	other.duties()
@@ -444,8 +447,8 @@ func manyCopies(b *bench) {
 	tally.settled(b, groups)
 }
 
-// standsStill: the process that has claimed a message stands still until its lease has ended and another process has copied the message.
-// Then its ack must fail and make no copies.
+// standsStill: the process that has claimed a message stands still until its lease has ended and
+// another process has copied the message. Then its ack must fail and make no copies.
 func standsStill(b *bench) {
 	b.groups("billing", "mail")
 	b.configure(b.topic, punctual.SettingsPatch{Lease: ptr(200 * time.Millisecond)})
@@ -472,7 +475,8 @@ func standsStill(b *bench) {
 	}
 }
 
-// family returns a wrapper of the store that reaches only a family, as a store does whose topics lie on several servers.
+// family returns a wrapper of the store that reaches only a family, as a store does whose topics
+// lie on several servers.
 func (b *bench) family() punctual.Store { return familyrig.New(b.store, 1, false) }
 
 // follow pushes a message, claims it and acks it with a follow-up in another topic.
@@ -538,8 +542,9 @@ func forwardRefused(b *bench) {
 	}
 }
 
-// forwardedBefore: an envelope may be dead although its follow-up was stored, because the answer to that got lost. When somebody requeues
-// the envelope, the follow-up is not stored again, and does not count as refused because its ID is in use by itself.
+// forwardedBefore: an envelope may be dead although its follow-up was stored, because the answer to
+// that got lost. When somebody requeues the envelope, the follow-up is not stored again, and does
+// not count as refused because its ID is in use by itself.
 func forwardedBefore(b *bench) {
 	to, out := b.topic+"-to", storekit.OutTopic(b.topic)
 	b.follow("a", punctual.NewMessage{Topic: to, ID: "next", IfExists: punctual.IfExistsFail, Delay: time.Hour})

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// lossy is a wrapper of a store that loses the answer of every every-th call of Settle: the settlements are made, and the caller gets
-// ErrIndeterminate.
+// lossy is a wrapper of a store that loses the answer of every every-th call of Settle: the
+// settlements are made, and the caller gets ErrIndeterminate.
 type lossy struct {
 	Store punctual.Store
 	every int64
@@ -50,8 +50,9 @@ func (l *lossy) Now(ctx context.Context) (time.Time, error) { return l.Store.Now
 // Close implements punctual.Store.
 func (l *lossy) Close() error { return l.Store.Close() }
 
-// standing is a wrapper of a store that stands still before its first settlement with follow-ups, until goes is closed. Until then
-// its extensions wait, too, and once it stands still it claims nothing any more.
+// standing is a wrapper of a store that stands still before its first settlement with follow-ups,
+// until goes is closed. Until then its extensions wait, too, and once it stands still it claims
+// nothing any more.
 type standing struct {
 	Store  punctual.Store
 	once   sync.Once

@@ -23,14 +23,16 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// RunFirst checks that the first use of a companion is later than the second one by a second at most (P11). First uses are the first
-// message after the groups of a topic are set, the first follow-up that has to be forwarded, the first occurrence of a schedule, and the
-// first message that a shift moves. does is the store of the process that carries out duties, and stores that of the process that stores. They may be one
-// store, or two of one data set as two processes have them, also two that are not notified of each other. It takes some seconds.
-// With PUNCTUAL_FIRST_USES=200 it logs how late those of 200 fresh topics are instead.
+// RunFirst checks that the first use of a companion is later than the second one by a second at
+// most (P11). First uses are the first message after the groups of a topic are set, the first
+// follow-up that has to be forwarded, the first occurrence of a schedule, and the first message
+// that a shift moves. does is the store of the process that carries out duties, and stores that of
+// the process that stores. They may be one store, or two of one data set as two processes have
+// them, also two that are not notified of each other. It takes some seconds. With
+// PUNCTUAL_FIRST_USES=200 it logs how late those of 200 fresh topics are instead.
 //
-// The lateness is that of what the duty stores, by the store's clock. It is compared with that of the second use because the time that
-// a duty takes depends on the machine.
+// The lateness is that of what the duty stores, by the store's clock. It is compared with that of
+// the second use because the time that a duty takes depends on the machine.
 func RunFirst(t *testing.T, does, stores punctual.Store) {
 	if _, err := punctual.As[storekit.TopicNamer](stores); err != nil {
 		t.Skipf("skipped: %v", err)
@@ -73,7 +75,8 @@ func firstKinds() []firstKind {
 	return []firstKind{{"groups", useGroups}, {"follow-ups", useFollowUps}, {"schedules", useSchedule}}
 }
 
-// measureFirst logs how late the first uses of n fresh topics are, while duty.Run does the duties of the whole store.
+// measureFirst logs how late the first uses of n fresh topics are, while duty.Run does the duties
+// of the whole store.
 func measureFirst(t *testing.T, does, stores punctual.Store, n int) {
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -107,7 +110,8 @@ func measureFirst(t *testing.T, does, stores punctual.Store, n int) {
 	}
 }
 
-// notLater fails the test if in each of three tries the first use is later than the second by more than a second.
+// notLater fails the test if in each of three tries the first use is later than the second by more
+// than a second.
 func notLater(t *testing.T, try func(n int) (first, second time.Duration)) {
 	t.Helper()
 	var late []time.Duration
@@ -121,7 +125,8 @@ func notLater(t *testing.T, try func(n int) (first, second time.Duration)) {
 	t.Errorf("%s: the first use was later than the second by %v; want at most a second", promise.P11, late)
 }
 
-// firstBench is the bench of the process that stores, with the store of the process that carries out duties.
+// firstBench is the bench of the process that stores, with the store of the process that carries
+// out duties.
 type firstBench struct {
 	*bench
 	does punctual.Store
@@ -151,7 +156,8 @@ func (b *firstBench) startDuty() (stop func()) {
 	}
 }
 
-// startWorker has a worker carry out the duties of the case's topics. Its handlers leave the messages where they are.
+// startWorker has a worker carry out the duties of the case's topics. Its handlers leave the
+// messages where they are.
 func (b *firstBench) startWorker() (stop func()) {
 	b.Helper()
 	w := worker.New(familyrig.New(b.does, 1, false), &worker.Config{Schedules: true, Logger: slog.New(slog.DiscardHandler)})
@@ -169,7 +175,8 @@ func (b *firstBench) startWorker() (stop func()) {
 	}
 }
 
-// uses makes the companion while duties run or, with restarted, before they start. It returns how late the first and the second use were.
+// uses makes the companion while duties run or, with restarted, before they start. It returns how
+// late the first and the second use were.
 func (b *firstBench) uses(use func(b *firstBench, n int) (topic, id string, due time.Time), start func(*firstBench) (stop func()), restarted bool) (first, second time.Duration) {
 	b.Helper()
 	b.configure(b.warm, punctual.SettingsPatch{Groups: &[]string{firstGroup}})
@@ -245,8 +252,8 @@ func useFollowUps(b *firstBench, n int) (topic, id string, due time.Time) {
 	return topic, id, due
 }
 
-// useSchedule puts, the first time, a schedule that comes each second. It has all its times stored, whatever became of
-// the occurrence before.
+// useSchedule puts, the first time, a schedule that comes each second. It has all its times stored,
+// whatever became of the occurrence before.
 func useSchedule(b *firstBench, n int) (topic, id string, due time.Time) {
 	b.Helper()
 	const name = "s"

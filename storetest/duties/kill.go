@@ -22,20 +22,22 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do duties and are killed. A child process that is to be killed at a stage does them over a wrapper of the store, which
-// tells the parent process when the stage has come. The call at which that happens goes no further.
+// Processes that do duties and are killed. A child process that is to be killed at a stage does
+// them over a wrapper of the store, which tells the parent process when the stage has come. The
+// call at which that happens goes no further.
 
 // stage is the moment at which a process is killed, and what has to be true then.
 type stage struct {
 	name string
-	// settle and push report whether the process is killed at a call of that method for a topic: before the call is made or, if
-	// behind is set, after it.
+	// settle and push report whether the process is killed at a call of that method for a topic:
+	// before the call is made or, if behind is set, after it.
 	settle, push func(behind bool, topic string) bool
 	// hit checks that the process was killed at this stage.
 	hit func(b *bench)
 }
 
-// killTopic is the topic of the messages, and killTo the one to which their follow-ups go. stormed is the Child.Program of storm.
+// killTopic is the topic of the messages, and killTo the one to which their follow-ups go. stormed
+// is the Child.Program of storm.
 const (
 	killTopic = "killed"
 	killTo    = "killed-to"
@@ -118,12 +120,14 @@ func stages() []stage {
 	}
 }
 
-// Opener opens the store that an address says. The caller closes the store, unless its process is killed.
+// Opener opens the store that an address says. The caller closes the store, unless its process is
+// killed.
 type Opener func(t *testing.T, address string) punctual.Store
 
-// RunKilled kills processes that do duties of a store, at each stage and then at random, and checks that each copy and each follow-up is
-// stored once. address returns where a fresh store is, and open opens it in any process. test is the name of the test that calls
-// RunKilled: a child process runs that test alone and never returns from RunKilled.
+// RunKilled kills processes that do duties of a store, at each stage and then at random, and checks
+// that each copy and each follow-up is stored once. address returns where a fresh store is, and
+// open opens it in any process. test is the name of the test that calls RunKilled: a child process
+// runs that test alone and never returns from RunKilled.
 func RunKilled(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
 		runChild(t, c, open)
@@ -157,7 +161,8 @@ func follows(t *testing.T, store punctual.Store) bool {
 	return can.Follow != storekit.ReachNone
 }
 
-// closing runs f with the store, and then closes it, because only one process at a time can open some stores.
+// closing runs f with the store, and then closes it, because only one process at a time can open
+// some stores.
 func closing(t *testing.T, address string, open Opener, topic string, f func(b *bench)) {
 	t.Helper()
 	store := open(t, address)
@@ -226,7 +231,8 @@ func runChild(t *testing.T, c ledger.Child, open Opener) {
 	select {} // until it is killed
 }
 
-// stopping is a wrapper of a store in which a call of Settle or Push that comes to the stage never returns.
+// stopping is a wrapper of a store in which a call of Settle or Push that comes to the stage never
+// returns.
 type stopping struct {
 	Store   punctual.Store
 	stage   stage
@@ -282,8 +288,8 @@ func (s *stopping) Now(ctx context.Context) (time.Time, error) { return s.Store.
 // Close implements punctual.Store.
 func (s *stopping) Close() error { return s.Store.Close() }
 
-// killAtRandom kills processes that push, cancel and copy, one after the other, and judges the copies by the answers that the
-// processes have written down.
+// killAtRandom kills processes that push, cancel and copy, one after the other, and judges the
+// copies by the answers that the processes have written down.
 func killAtRandom(t *testing.T, test, address string, open Opener) {
 	seed := ledger.TortureSeed(t)
 	r := rand.New(rand.NewPCG(seed, 8))
@@ -322,8 +328,9 @@ func killAtRandom(t *testing.T, test, address string, open Opener) {
 	})
 }
 
-// storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It writes down each push and each
-// cancel before it makes the call, and its answer if that says that the message was stored, cancelled or gone already.
+// storm pushes and cancels messages, and does the duties meanwhile, until the process is killed. It
+// writes down each push and each cancel before it makes the call, and its answer if that says that
+// the message was stored, cancelled or gone already.
 func storm(t *testing.T, c ledger.Child, store punctual.Store) {
 	b := newBench(t, store, killTopic)
 	file, err := os.OpenFile(c.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

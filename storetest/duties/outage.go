@@ -17,11 +17,13 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// outage is how long RunOutage keeps a store away after the log has told of that, to see that nothing else is logged.
+// outage is how long RunOutage keeps a store away after the log has told of that, to see that
+// nothing else is logged.
 const outage = 6 * time.Second
 
-// RunOutage shows that a log gets one line when the store has gone, and one when the store is back, from a worker that does duties and
-// from duty.Run. open opens a store whose log goes to logger, away has the store's server answer nobody, and back ends that.
+// RunOutage shows that a log gets one line when the store has gone, and one when the store is back,
+// from a worker that does duties and from duty.Run. open opens a store whose log goes to logger,
+// away has the store's server answer nobody, and back ends that.
 func RunOutage(t *testing.T, open func(t *testing.T, logger *slog.Logger) (store punctual.Store, away, back func() error)) {
 	for name, run := range map[string]func(t *testing.T, store punctual.Store, logger *slog.Logger){"a worker": runWorker, "duties": runDuties} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// RunSchedules runs the cases of recurring schedules over one store whose clock the cases move, and one more case, of two processes,
-// over a store that reads the real time. The former do the duty by hand, so that they take no longer than their calls.
+// RunSchedules runs the cases of recurring schedules over one store whose clock the cases move, and
+// one more case, of two processes, over a store that reads the real time. The former do the duty by
+// hand, so that they take no longer than their calls.
 func RunSchedules(t *testing.T, open storetest.Open) {
 	clock := storekit.NewManualClock(time.Now().Truncate(time.Hour))
 	store := open(t, clock)
@@ -85,8 +86,8 @@ func hasFollowUps(t *testing.T, store punctual.Store) bool {
 	return can.Follow != storekit.ReachNone
 }
 
-// cronBench is a bench whose store reads its time from a clock that the case moves, and a duty that runs when the case says so.
-// The clock of a case begins half an hour after a full hour.
+// cronBench is a bench whose store reads its time from a clock that the case moves, and a duty that
+// runs when the case says so. The clock of a case begins half an hour after a full hour.
 type cronBench struct {
 	*bench
 	clock *storekit.ManualClock
@@ -103,7 +104,8 @@ func newCronBench(t *testing.T, store punctual.Store, clock *storekit.ManualCloc
 
 const hourly = "hourly"
 
-// put stores the schedule "hourly" of the case's topic, which comes each hour unless s says otherwise.
+// put stores the schedule "hourly" of the case's topic, which comes each hour unless s says
+// otherwise.
 func (b *cronBench) put(s schedule.Schedule) {
 	b.Helper()
 	s.Topic, s.Name = b.topic, hourly
@@ -263,7 +265,8 @@ func putAgain(b *cronBench) {
 	if m := b.get(b.topic, b.id(1)); string(m.Body) != "b" {
 		b.Errorf("the body is %q", m.Body)
 	}
-	// The schedule is changed while a time has come that no duty has decided. That time is still stored, by the former definition.
+	// The schedule is changed while a time has come that no duty has decided. That time is still
+	// stored, by the former definition.
 	b.sets(2, 10*time.Minute)
 	b.takes(punctual.SettleAck)
 	s.Spec = "30 * * * *"
@@ -640,8 +643,9 @@ func clockSteps(b *cronBench) {
 	b.wantCounts(26, 0, 0)
 }
 
-// clockAhead: the clock is three years ahead for a moment, in which a duty decides about many times. After the step the schedule begins
-// again: what was stored meanwhile is not stored again, as far as the schedule knows it, and what was left out comes at its time.
+// clockAhead: the clock is three years ahead for a moment, in which a duty decides about many
+// times. After the step the schedule begins again: what was stored meanwhile is not stored again,
+// as far as the schedule knows it, and what was left out comes at its time.
 func clockAhead(b *cronBench) {
 	k, err := punctual.As[storekit.ClockKeeper](b.store)
 	if err != nil {
@@ -736,8 +740,8 @@ func leftOutTold(b *cronBench) {
 		}
 	}
 	b.wantCounts(2, 4, 2)
-	// An event that nobody takes is dropped when its time is over and a later event of a schedule comes, although the store itself tells of
-	// nothing here.
+	// An event that nobody takes is dropped when its time is over and a later event of a schedule
+	// comes, although the store itself tells of nothing here.
 	b.at(9)
 	b.clock.Set(hour(9).Add(25 * time.Hour))
 	b.tick()
@@ -758,15 +762,17 @@ func deadHolder(b *cronBench) {
 	}
 }
 
-// everyTimeOnce has a schedule go through random hours: duties whose ack comes when their lease has ended, changed definitions,
-// consumers that ack or discard. ledger.Occurrences judges what was stored.
+// everyTimeOnce has a schedule go through random hours: duties whose ack comes when their lease has
+// ended, changed definitions, consumers that ack or discard. ledger.Occurrences judges what was
+// stored.
 func everyTimeOnce(b *cronBench) {
 	for _, problem := range randomHours(b) {
 		b.Error(problem)
 	}
 }
 
-// randomHours goes through the hours of everyTimeOnce and returns what ledger.Occurrences finds wrong.
+// randomHours goes through the hours of everyTimeOnce and returns what ledger.Occurrences finds
+// wrong.
 func randomHours(b *cronBench) (problems []string) {
 	r := rand.New(rand.NewPCG(ledger.TortureSeed(b.T), 9))
 	var told ledger.Occurrences
@@ -837,8 +843,9 @@ func randomHours(b *cronBench) (problems []string) {
 	return told.Judge(info, b.clock.Now())
 }
 
-// twoProcesses: two runs of package duty, as of two processes, do the duties of a store by the real clock, over wrappers that lose some
-// answers, and a consumer acks what they store. Each second of a schedule must be stored once.
+// twoProcesses: two runs of package duty, as of two processes, do the duties of a store by the real
+// clock, over wrappers that lose some answers, and a consumer acks what they store. Each second of
+// a schedule must be stored once.
 func twoProcesses(b *bench) {
 	var told ledger.Occurrences
 	s := schedule.Schedule{Topic: b.topic, Name: "each", Spec: "* * * * * *", Missed: schedule.MissedAll, Overlap: schedule.OverlapAllow}

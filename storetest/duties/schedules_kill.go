@@ -19,13 +19,14 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Processes that do the duty of schedules and are killed. Each that is killed at random runs the duty, claims and acks occurrences, and
-// changes the definition of one of the schedules now and then. ledger.Occurrences then judges the answers that these processes have
-// written down.
+// Processes that do the duty of schedules and are killed. Each that is killed at random runs the
+// duty, claims and acks occurrences, and changes the definition of one of the schedules now and
+// then. ledger.Occurrences then judges the answers that these processes have written down.
 
 const (
-	// killedSchedules is how many schedules there are. Each but the first, whose definition changes, has a time in every second, spread
-	// over the second, so that a tick is due about every 17 ms.
+	// killedSchedules is how many schedules there are. Each but the first, whose definition
+	// changes, has a time in every second, spread over the second, so that a tick is due about
+	// every 17 ms.
 	killedSchedules = 60
 	// ticked is the Child.Program of such a process.
 	ticked = "ticks"
@@ -41,8 +42,9 @@ func killedSchedule(i int, spec string) schedule.Schedule {
 	}
 }
 
-// RunKilledSchedules kills processes that do the duty of schedules, before and after the ack of a tick, and then at random, 12 times or
-// as often as PUNCTUAL_TORTURE_CYCLES says. It checks that each time was stored once. Its parameters are those of RunKilled.
+// RunKilledSchedules kills processes that do the duty of schedules, before and after the ack of a
+// tick, and then at random, 12 times or as often as PUNCTUAL_TORTURE_CYCLES says. It checks that
+// each time was stored once. Its parameters are those of RunKilled.
 func RunKilledSchedules(t *testing.T, test string, address func(t *testing.T) string, open Opener) {
 	if c, ok := ledger.ChildOf(t); ok {
 		store := open(t, c.Store)
@@ -160,7 +162,8 @@ func killTickAt(t *testing.T, test string, s stage, address string, open Opener)
 	})
 }
 
-// judgeTicks does the duty until no time has been left undecided for more than two seconds, and judges each schedule.
+// judgeTicks does the duty until no time has been left undecided for more than two seconds, and
+// judges each schedule.
 func judgeTicks(b *bench, journal string, rounds int) {
 	told := readTicks(b, journal)
 	stop := runDuty(b.store, killTopic)
@@ -210,8 +213,8 @@ func judgeTicks(b *bench, journal string, rounds int) {
 type ticksTold struct {
 	schedules        map[string]*ledger.Occurrences
 	deliveries, puts int
-	// inHand has the ticks whose lease of a killed process had not ended when the next process looked for them, by the name of the
-	// schedule and the end of the lease.
+	// inHand has the ticks whose lease of a killed process had not ended when the next process
+	// looked for them, by the name of the schedule and the end of the lease.
 	inHand map[string]bool
 }
 
@@ -225,16 +228,16 @@ func (t *ticksTold) met(id string, created int64) {
 
 // tickLine is a line of the journal of runTicks.
 type tickLine struct {
-	// What is putting, put, met or left. A process writes putting before a call that puts a schedule, and put after it if it
-	// succeeded. met is an occurrence that was delivered, and left a schedule whose tick was leased to another process when that was
-	// killed.
+	// What is putting, put, met or left. A process writes putting before a call that puts a
+	// schedule, and put after it if it succeeded. met is an occurrence that was delivered, and left
+	// a schedule whose tick was leased to another process when that was killed.
 	What string
 	// Name is that of the schedule, or with met the ID of the occurrence.
 	Name string
 	// Spec, with putting, is an index of killedSpecs.
 	Spec int `json:",omitzero"`
-	// At is a time in Unix ms: with putting and put the store's clock, with met when the occurrence was created, and with left the end
-	// of the lease.
+	// At is a time in Unix ms: with putting and put the store's clock, with met when the occurrence
+	// was created, and with left the end of the lease.
 	At int64
 }
 

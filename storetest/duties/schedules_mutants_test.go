@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/internal/mutants"
 )
 
-// TestOccurrencesCatchMutants: ledger.Occurrences finds stores in which a tick is no atomic step under its lease.
+// TestOccurrencesCatchMutants: ledger.Occurrences finds stores in which a tick is no atomic step
+// under its lease.
 func TestOccurrencesCatchMutants(t *testing.T) {
 	for _, name := range []string{"stores follow-ups although the lease was lost", "stores one follow-up of several"} {
 		t.Run(name, func(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// RunEverySecond runs a schedule that has a time in every second, for so many simulated seconds or as many as
-// PUNCTUAL_TORTURE_SECONDS says, over a store whose clock it moves. Each second the duty runs, and a consumer acks what the duty has
-// stored. Every occurrence must come once, in its second.
+// RunEverySecond runs a schedule that has a time in every second, for so many simulated seconds or
+// as many as PUNCTUAL_TORTURE_SECONDS says, over a store whose clock it moves. Each second the duty
+// runs, and a consumer acks what the duty has stored. Every occurrence must come once, in its
+// second.
 func RunEverySecond(t *testing.T, open storetest.Open, seconds int) {
 	seconds = ledger.FromEnv(t, "PUNCTUAL_TORTURE_SECONDS", seconds)
 	clock := storekit.NewManualClock(time.Now().Truncate(time.Second))

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// wantProblem checks that the list of schedules and the schedule by itself have the same Problem, with all of these words; none stands
-// for a schedule without a problem.
+// wantProblem checks that the list of schedules and the schedule by itself have the same Problem,
+// with all of these words; none stands for a schedule without a problem.
 func (b *cronBench) wantProblem(words ...string) {
 	b.Helper()
 	one := b.info()
@@ -58,7 +58,8 @@ func unknownZone(b *cronBench) {
 	b.wantProblem()
 }
 
-// movedAway: somebody reschedules the message of a schedule, by itself or with others, as if it were a message like any other.
+// movedAway: somebody reschedules the message of a schedule, by itself or with others, as if it
+// were a message like any other.
 func movedAway(b *cronBench) {
 	cron := b.topic + schedule.Suffix
 	day := 24 * time.Hour

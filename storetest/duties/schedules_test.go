@@ -17,5 +17,6 @@ func openMemory(t *testing.T, clock storekit.Clock) punctual.Store {
 
 func TestSchedulesOverMemory(t *testing.T) { duties.RunSchedules(t, openMemory) }
 
-// TestSlowScheduleEverySecond has a schedule come in each second of a simulated day, unless the environment says for how long.
+// TestSlowScheduleEverySecond has a schedule come in each second of a simulated day, unless the
+// environment says for how long.
 func TestSlowScheduleEverySecond(t *testing.T) { duties.RunEverySecond(t, openMemory, 86_400) }

@@ -11,8 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// tally judges the copies for groups: each message that came due has one copy in each group, and one that was cancelled
-// before has none. Its methods are safe for concurrent use.
+// tally judges the copies for groups: each message that came due has one copy in each group, and
+// one that was cancelled before has none. Its methods are safe for concurrent use.
 type tally struct {
 	mu sync.Mutex
 	// messages has what is known of each ID. Guarded by mu.
@@ -41,8 +41,8 @@ func (t *tally) pushing(id string)    { t.note(id, func(*fate) {}) }
 func (t *tally) pushed(id string)     { t.note(id, func(f *fate) { f.pushed = true }) }
 func (t *tally) cancelling(id string) { t.note(id, func(f *fate) { f.maybe = true }) }
 
-// cancelled takes the answer of a cancel. ErrNotFound says that the message was copied already, so its copies are there, unless its push
-// was not answered.
+// cancelled takes the answer of a cancel. ErrNotFound says that the message was copied already, so
+// its copies are there, unless its push was not answered.
 func (t *tally) cancelled(id string, err error) {
 	t.note(id, func(f *fate) {
 		switch {
@@ -51,7 +51,8 @@ func (t *tally) cancelled(id string, err error) {
 		case errors.Is(err, punctual.ErrNotFound):
 			f.maybe = false
 		}
-		// After ErrLeased both are possible: the attempt under way copies the message or fails, and no other attempt follows.
+		// After ErrLeased both are possible: the attempt under way copies the message or fails, and
+		// no other attempt follows.
 	})
 }
 
@@ -74,7 +75,8 @@ func (t *tally) settled(b *bench, groups []string) {
 	}
 }
 
-// judge returns what is wrong with the IDs that the groups have. has[i] has those of groups[i], and must be sorted.
+// judge returns what is wrong with the IDs that the groups have. has[i] has those of groups[i], and
+// must be sorted.
 func (t *tally) judge(groups []string, has [][]string) (problems []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

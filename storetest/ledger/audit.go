@@ -16,7 +16,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// ShiftedClock is a clock that shows the real time plus all that it was shifted by. It is safe for concurrent use.
+// ShiftedClock is a clock that shows the real time plus all that it was shifted by. It is safe for
+// concurrent use.
 type ShiftedClock struct{ ahead atomic.Int64 }
 
 // Shift moves the clock ahead.
@@ -33,9 +34,10 @@ func (c *ShiftedClock) After(t time.Time) (<-chan time.Time, func()) {
 // allDue is further ahead than any due time that a workload asks for.
 const allDue = 100 * time.Hour
 
-// Audit compares all that a store holds with the history. It reads everything and makes everything due by shifting
-// the clock that the store runs on. Then it has all that is not dead delivered and acked, or ended, and reads again. An
-// error is for a call that failed; what is wrong with the store's content is among the ledger's problems.
+// Audit compares all that a store holds with the history. It reads everything and makes everything
+// due by shifting the clock that the store runs on. Then it has all that is not dead delivered and
+// acked, or ended, and reads again. An error is for a call that failed; what is wrong with the
+// store's content is among the ledger's problems.
 func (l *Ledger) Audit(ctx context.Context, s punctual.Store, process int64, clock *ShiftedClock) error {
 	rec := NewRecorder(s, process, clock.Now, l.Add)
 	if err := l.checkStore(ctx, s); err != nil {
@@ -81,9 +83,9 @@ func unpaused(ctx context.Context, rec *Recorder) (topics []string, err error) {
 // drainWait is how long a store may take to end what it does not deliver any more.
 const drainWait = time.Minute
 
-// drain claims and acks all messages that are not dead. A store may end those whose attempts are used up, or that have expired, a while
-// after the claim that found them. What is due and neither delivered nor ended by then never will be. A store that is
-// known to be damaged is not waited for.
+// drain claims and acks all messages that are not dead. A store may end those whose attempts are
+// used up, or that have expired, a while after the claim that found them. What is due and neither
+// delivered nor ended by then never will be. A store that is known to be damaged is not waited for.
 func (l *Ledger) drain(ctx context.Context, rec *Recorder, topics []string) error {
 	end := time.Now()
 	if len(l.problems) == 0 {
@@ -150,12 +152,14 @@ func (l *Ledger) checkStore(ctx context.Context, s punctual.Store) error {
 // workloadRound is how long a workload runs before the ledger judges its lines.
 const workloadRound = time.Second
 
-// RunWorkload runs a Workload with a worker and a queue over a store for as long as lasts says, without faults, and has a Ledger judge
-// what they saw. The store must run on the clock given.
+// RunWorkload runs a Workload with a worker and a queue over a store for as long as lasts says,
+// without faults, and has a Ledger judge what they saw. The store must run on the clock given.
 //
-// With PUNCTUAL_RECOVERY=1 it logs instead how late messages are after a clock that was ahead was set right.
+// With PUNCTUAL_RECOVERY=1 it logs instead how late messages are after a clock that was ahead was
+// set right.
 //
-// claimTopics is Workload.ClaimTopics. With 1 the store is one of those that Ledger.GivesBack describes.
+// claimTopics is Workload.ClaimTopics. With 1 the store is one of those that Ledger.GivesBack
+// describes.
 func RunWorkload(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store, lasts time.Duration, claimTopics int) {
 	if os.Getenv("PUNCTUAL_RECOVERY") != "" {
 		measureRecovery(t, open)
@@ -187,9 +191,10 @@ func RunWorkload(t *testing.T, open func(*testing.T, storekit.Clock) punctual.St
 	t.Logf("%v: %s", lasts, l)
 }
 
-// lateStart is how many ms after the end of its lease a handler may start before the ledger takes that for a bug of the worker. Claims
-// that are held back arrive more than twice as late. It is assumed that no machine takes that long between a reading of the clock
-// and the first line of a handler.
+// lateStart is how many ms after the end of its lease a handler may start before the ledger takes
+// that for a bug of the worker. Claims that are held back arrive more than twice as late. It is
+// assumed that no machine takes that long between a reading of the clock and the first line of a
+// handler.
 const lateStart = 1000
 
 const auditProcess = 1 << 30

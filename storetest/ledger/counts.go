@@ -6,8 +6,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Purge, DeleteTopic and Stats return numbers over all IDs of a topic. Each ID is searched alone, and notes in
-// which states the call may have met it. Each number must lie between the sum of the IDs that must count and the sum of those that may.
+// Purge, DeleteTopic and Stats return numbers over all IDs of a topic. Each ID is searched alone,
+// and notes in which states the call may have met it. Each number must lie between the sum of the
+// IDs that must count and the sum of those that may.
 
 // countOp is one call that counts.
 type countOp struct {

@@ -6,10 +6,11 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// A failover takes from the topics of a primary what its replica did not have: the last part of the sequence of changes. For
-// each ID the failover is an op like others, by which the ID goes back to an earlier state or not. A call under way at that moment may
-// have taken effect twice: at the primary, whose change was lost, and then at the replica. For the first of the two there is a copy of the
-// call that nobody saw answered, and that comes before the failover.
+// A failover takes from the topics of a primary what its replica did not have: the last part of the
+// sequence of changes. For each ID the failover is an op like others, by which the ID goes back to
+// an earlier state or not. A call under way at that moment may have taken effect twice: at the
+// primary, whose change was lost, and then at the replica. For the first of the two there is a copy
+// of the call that nobody saw answered, and that comes before the failover.
 
 // failedOver takes the lines of a failover.
 func (l *Ledger) failedOver(e *Line) {
@@ -44,8 +45,8 @@ func (l *Ledger) Kept() {
 	}
 }
 
-// lostInFailovers returns copies of the calls that were under way during a failover. Each copy stands for what the call did at the
-// primary, and what was lost with it.
+// lostInFailovers returns copies of the calls that were under way during a failover. Each copy
+// stands for what the call did at the primary, and what was lost with it.
 func (l *Ledger) lostInFailovers() (lost []*call) {
 	for _, x := range l.failovers {
 		seen := make(map[int64]bool) // a call may have several copies
@@ -63,7 +64,8 @@ func (l *Ledger) lostInFailovers() (lost []*call) {
 	return lost
 }
 
-// lostIn returns a copy of a call that has what the call may have done at the primary of failover x, or nil.
+// lostIn returns a copy of a call that has what the call may have done at the primary of failover
+// x, or nil.
 func (c *call) lostIn(x *call) *call {
 	other, line := *c, *c.Line
 	other.Line, other.lost, other.answer, other.lives = &line, x, nil, nil
@@ -93,8 +95,8 @@ func (c *call) lostIn(x *call) *call {
 	return &other
 }
 
-// ofItsTopics returns those of the topics that the primary of a failover had. None stands for all in topics and, if topics has none, in
-// the result.
+// ofItsTopics returns those of the topics that the primary of a failover had. None stands for all
+// in topics and, if topics has none, in the result.
 func (c *call) ofItsTopics(topics []string) []string {
 	if len(c.Topics) == 0 {
 		return topics
@@ -112,8 +114,9 @@ func (l *Ledger) cut(x *call, touched map[name]*track) {
 	}
 }
 
-// untimely tells whether q has to wait for a failover, or cannot come after it. The copy of a call that was lost comes before the
-// failover, and once it has taken effect, the call itself comes after the failover.
+// untimely tells whether q has to wait for a failover, or cannot come after it. The copy of a call
+// that was lost comes before the failover, and once it has taken effect, the call itself comes
+// after the failover.
 func (s *search) untimely(c explanation, q *op) bool {
 	if len(s.l.failovers) == 0 {
 		return false
@@ -136,7 +139,8 @@ func (s *search) untimely(c explanation, q *op) bool {
 	return false
 }
 
-// lapsedFrom returns c, which time has made of s, so that a loss of the last changes can go back behind both.
+// lapsedFrom returns c, which time has made of s, so that a loss of the last changes can go back
+// behind both.
 func (in *intern) lapsedFrom(c, s *state) *state {
 	if c == s || c.undo != nil || s.undo == nil {
 		return c
@@ -146,9 +150,9 @@ func (in *intern) lapsedFrom(c, s *state) *state {
 	return in.of(n)
 }
 
-// confirmed returns the states that follow from s with what a failover may take back of them, for a store with KeepsConfirmed. The
-// answer to a push or an amendment that was not refused, and to a purge or a deletion that changed the ID, confirms all that came before
-// it for the ID.
+// confirmed returns the states that follow from s with what a failover may take back of them, for a
+// store with KeepsConfirmed. The answer to a push or an amendment that was not refused, and to a
+// purge or a deletion that changed the ID, confirms all that came before it for the ID.
 func (o *op) confirmed(in *intern, s *state, next []*state) []*state {
 	out := make([]*state, 0, len(next))
 	for _, p := range next {

@@ -9,11 +9,13 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// A settlement with follow-ups is one step on several IDs, each of which is searched alone. Where the answer was seen, each ID
-// has its part as an op that took effect. Where it was not seen, the parts took effect together or not at all: each state of an ID
-// has a link that says which (for the exceptions see maxLinks and groupOf), and after each search the IDs of the settlement have to
-// agree. A state that contradicts what all states of another ID say is dropped. If all states of one ID say that the settlement took
-// effect, and all of another that it did not, a promise is broken.
+// A settlement with follow-ups is one step on several IDs, each of which is searched alone. Where
+// the answer was seen, each ID has its part as an op that took effect. Where it was not seen, the
+// parts took effect together or not at all: each state of an ID has a link that says which (for the
+// exceptions see maxLinks and groupOf), and after each search the IDs of the settlement have to
+// agree. A state that contradicts what all states of another ID say is dropped. If all states of
+// one ID say that the settlement took effect, and all of another that it did not, a promise is
+// broken.
 
 // links are the settlements whose answers nobody saw, and that may or may not have taken effect.
 type links struct {
@@ -27,11 +29,13 @@ type group struct {
 	what  string // for reports
 	line  int64
 	names []name // the IDs of the message and of its follow-ups
-	// crowded tells that a state had maxLinks links already, so that the settlement is not followed any more.
+	// crowded tells that a state had maxLinks links already, so that the settlement is not followed
+	// any more.
 	crowded bool
 }
 
-// linkList says of settlements whether they took effect in a state, the newest first. Equal lists are the same pointer.
+// linkList says of settlements whether they took effect in a state, the newest first. Equal lists
+// are the same pointer.
 type linkList struct {
 	group int64
 	took  bool
@@ -42,8 +46,8 @@ func newLinks() links {
 	return links{groups: make(map[int64]*group), lists: make(map[linkList]*linkList)}
 }
 
-// maxLinks is how many links a state has at most. Each that is not decided doubles the states of an ID, so a settlement beyond that
-// is not followed.
+// maxLinks is how many links a state has at most. Each that is not decided doubles the states of an
+// ID, so a settlement beyond that is not followed.
 const maxLinks = 3
 
 // says returns what a state says of a settlement, and whether it says anything.
@@ -62,7 +66,8 @@ func (ls *links) follows(group int64) bool {
 	return x != nil && !x.crowded
 }
 
-// with returns the list with one more link. If it has maxLinks already, the list stays as it is and the settlement is crowded.
+// with returns the list with one more link. If it has maxLinks already, the list stays as it is and
+// the settlement is crowded.
 func (ls *links) with(l *linkList, group int64, took bool) *linkList {
 	if len(l.first(maxLinks)) == maxLinks {
 		ls.groups[group].crowded = true
@@ -100,9 +105,10 @@ func (ls *links) of(x linkList) *linkList {
 	return p
 }
 
-// groupOf returns the number of a settlement of a call whose answer nobody saw. It is 0, so that there are no links, for a store with
-// KeepsConfirmed: a failover may take a settlement back, and the ledger follows a failover for each ID by itself, so that the IDs of
-// one settlement need not agree.
+// groupOf returns the number of a settlement of a call whose answer nobody saw. It is 0, so that
+// there are no links, for a store with KeepsConfirmed: a failover may take a settlement back, and
+// the ledger follows a failover for each ID by itself, so that the IDs of one settlement need not
+// agree.
 func (l *Ledger) groupOf(c *call, settlement *Fact) int64 {
 	if l.durable == KeepsConfirmed {
 		return 0
@@ -127,7 +133,8 @@ func (l *Ledger) joins(g int64, n name) {
 	}
 }
 
-// unnamedFollowUps hands the follow-ups whose IDs nobody is told to tracks of their own, before anything else looks for them.
+// unnamedFollowUps hands the follow-ups whose IDs nobody is told to tracks of their own, before
+// anything else looks for them.
 func (l *Ledger) unnamedFollowUps(c *call, touched map[name]*track) {
 	for i := range c.Facts {
 		if !isEvents(c.Facts[i].Topic) {
@@ -178,9 +185,10 @@ func followUpRefused(status string) bool {
 	return status == "duplicate" || status == "changed" || status == "paused"
 }
 
-// linked returns the states with a link that says whether the settlement of the op took effect, without those that say otherwise. Where
-// the op has no group, or its group is not followed, it returns the states as they are. A state that has maxLinks links
-// already gets none, and the group is not followed from then on.
+// linked returns the states with a link that says whether the settlement of the op took effect,
+// without those that say otherwise. Where the op has no group, or its group is not followed, it
+// returns the states as they are. A state that has maxLinks links already gets none, and the group
+// is not followed from then on.
 func (o *op) linked(in *intern, states []*state, took bool) []*state {
 	if o.group == 0 || in.links == nil || !in.links.follows(o.group) {
 		return states
@@ -200,8 +208,9 @@ func (o *op) linked(in *intern, states []*state, took bool) []*state {
 	return out
 }
 
-// closeLink returns a state when an op without an answer is over: where the op did not take effect, the settlement did not. It returns
-// nil where the state says that the settlement took effect, because another part of it did on the same ID.
+// closeLink returns a state when an op without an answer is over: where the op did not take effect,
+// the settlement did not. It returns nil where the state says that the settlement took effect,
+// because another part of it did on the same ID.
 func (s *search) closeLink(o *op, st *state, done bool) *state {
 	took, known := st.links.says(o.group)
 	switch {
@@ -213,9 +222,9 @@ func (s *search) closeLink(o *op, st *state, done bool) *state {
 	return o.linked(s.intern, []*state{st}, false)[0]
 }
 
-// passes tells whether nobody saw an answer, and a later item of the call is about the same ID. The later item may take effect also
-// after the store has refused this one because of a follow-up. So the search has to let this op pass without an effect, because the
-// later item waits for it.
+// passes tells whether nobody saw an answer, and a later item of the call is about the same ID. The
+// later item may take effect also after the store has refused this one because of a follow-up. So
+// the search has to let this op pass without an effect, because the later item waits for it.
 func (o *op) passes() bool { return !o.must && o.awaited }
 
 // follow is a follow-up of a settlement: a push of whose outcome nobody is told.
@@ -280,8 +289,9 @@ func (l *Ledger) agree() {
 	}
 }
 
-// agreeOn compares what the IDs of a settlement say, and reports whether a state was dropped. It removes the links of the settlement
-// when all IDs agree or contradict each other, when an ID says nothing of it any more, and when the settlement is crowded.
+// agreeOn compares what the IDs of a settlement say, and reports whether a state was dropped. It
+// removes the links of the settlement when all IDs agree or contradict each other, when an ID says
+// nothing of it any more, and when the settlement is crowded.
 func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
 	if x.crowded {
 		l.forgetLink(g, x)
@@ -316,7 +326,8 @@ func (l *Ledger) agreeOn(g int64, x *group) (dropped bool) {
 	return dropped
 }
 
-// tracked returns the track of an ID, also if the ledger has learnt its ID since. If there is none, it returns one that is given up.
+// tracked returns the track of an ID, also if the ledger has learnt its ID since. If there is none,
+// it returns one that is given up.
 func (l *Ledger) tracked(n name) *track {
 	if t := l.ids[n]; t != nil {
 		return t
@@ -329,8 +340,8 @@ func (l *Ledger) tracked(n name) *track {
 	return &track{name: n, givenUp: true}
 }
 
-// decided tells whether all states say the same of a settlement (sure), and what (took). forgotten tells that a state says nothing of it,
-// or that the ID was given up.
+// decided tells whether all states say the same of a settlement (sure), and what (took). forgotten
+// tells that a state says nothing of it, or that the ID was given up.
 func (t *track) decided(g int64) (took, sure, forgotten bool) {
 	if t.givenUp || len(t.ops) > 0 {
 		return false, false, t.givenUp

@@ -20,7 +20,8 @@ func settleThen(d Fact, v punctual.Verb, then ...Fact) Fact {
 	return Fact{ID: d.ID, Token: d.Token, Verb: v, Then: then}
 }
 
-// followed settles with follow-ups, and the answer has the status. It returns the first follow-up as answers tell it later.
+// followed settles with follow-ups, and the answer has the status. It returns the first follow-up
+// as answers tell it later.
 func (s *script) followed(d Fact, v punctual.Verb, status string, then ...Fact) (told Fact) {
 	n := s.begin(CallSettle, settleThen(d, v, then...))
 	told = then[0]
@@ -29,7 +30,8 @@ func (s *script) followed(d Fact, v punctual.Verb, status string, then ...Fact) 
 	return told
 }
 
-// perhaps settles with follow-ups and gets no answer, because the process ends. It returns what followed returns.
+// perhaps settles with follow-ups and gets no answer, because the process ends. It returns what
+// followed returns.
 func (s *script) perhaps(d Fact, v punctual.Verb, then ...Fact) (told Fact) {
 	s.begin(CallSettle, settleThen(d, v, then...))
 	told = then[0]

@@ -6,7 +6,8 @@ import "github.com/punctualmq/punctual/storetest/promise"
 type handlerHistory struct {
 	running map[held]*Fact
 	started map[held]bool
-	// extensions has for each lease that was extended when it ends after the last extension, at the earliest and at the latest.
+	// extensions has for each lease that was extended when it ends after the last extension, at the
+	// earliest and at the latest.
 	extensions map[held]span
 	starts     int
 }

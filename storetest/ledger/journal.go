@@ -8,11 +8,12 @@ import (
 	"sync"
 )
 
-// A Journal is a file of lines that outlives the process that writes it: once Write has returned, the operating system has the
-// line. Several processes may append to one journal; the order of its lines is that of their writes.
+// A Journal is a file of lines that outlives the process that writes it: once Write has returned,
+// the operating system has the line. Several processes may append to one journal; the order of its
+// lines is that of their writes.
 //
-// Each line begins with a record separator and ends with a line feed (RFC 7464). A line that a kill has torn
-// has no line feed before the next separator and is left out: nobody acted on it.
+// Each line begins with a record separator and ends with a line feed (RFC 7464). A line that a kill
+// has torn has no line feed before the next separator and is left out: nobody acted on it.
 type Journal struct {
 	mu   sync.Mutex
 	file *os.File // guarded by mu
@@ -32,7 +33,8 @@ func OpenJournal(path string) (*Journal, error) {
 // Write is Append for the lines of a Recorder.
 func (j *Journal) Write(e Line) { j.Append(e) }
 
-// Append appends a value as a line. It panics when it cannot, because the caller would go on with a call that nobody knows of.
+// Append appends a value as a line. It panics when it cannot, because the caller would go on with a
+// call that nobody knows of.
 func (j *Journal) Append(v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -65,8 +67,9 @@ func ReadJournal[T any](path string, take func(T)) error {
 	return nil
 }
 
-// DumpLines writes a history to a new file, so that one can read what broke a promise, and returns the name of the file. Its first
-// line is line 1 of the ledger's reports. The crashes that the ledger was told of besides are not in it.
+// DumpLines writes a history to a new file, so that one can read what broke a promise, and returns
+// the name of the file. Its first line is line 1 of the ledger's reports. The crashes that the
+// ledger was told of besides are not in it.
 func DumpLines(lines []Line) (string, error) {
 	f, err := os.CreateTemp("", "punctual-history-*.jsonl")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package ledger judges what callers of a store saw while a test took the store through faults, and has what such a test
-// needs: a recorder of all calls, a journal that survives a kill, a workload, and child processes that are killed.
+// Package ledger judges what callers of a store saw while a test took the store through faults, and
+// has what such a test needs: a recorder of all calls, a journal that survives a kill, a workload,
+// and child processes that are killed.
 package ledger
 
 import (
@@ -21,24 +22,25 @@ import (
 // crashes (End, PowerCut, ServerKilled). From these it says which promise was broken. Audit and
 // ReadRecords alone ask the store itself, too.
 //
-// For each message ID the ledger keeps the set of states in which the ID may be. A call maps a state to
-// the states that may follow, by the contract of the root package. An answer keeps the states
-// from which that answer may come. A call without an answer, or with one that is not definite,
-// keeps both what was and what would be. A set that becomes empty is a broken promise: nothing
-// that the contract allows explains what the callers saw.
+// For each message ID the ledger keeps the set of states in which the ID may be. A call maps a
+// state to the states that may follow, by the contract of the root package. An answer keeps the
+// states from which that answer may come. A call without an answer, or with one that is not
+// definite, keeps both what was and what would be. A set that becomes empty is a broken promise:
+// nothing that the contract allows explains what the callers saw.
 //
-// A list of forbidden patterns would need special cases; one rule for each transition needs none. The rule
-// holds for a message's several lives, overlapping calls, repeated IDs in one call and reads. It stays tractable
-// because IDs are independent of one another, so each is searched alone, and because few calls for one ID overlap.
-// Overlapping calls are tried in each order, but only when an answer has to be explained (Lowe, "Testing for
-// linearizability": just-in-time linearization).
+// A list of forbidden patterns would need special cases; one rule for each transition needs none.
+// The rule holds for a message's several lives, overlapping calls, repeated IDs in one call and
+// reads. It stays tractable because IDs are independent of one another, so each is searched alone,
+// and because few calls for one ID overlap. Overlapping calls are tried in each order, but only
+// when an answer has to be explained (Lowe, "Testing for linearizability": just-in-time
+// linearization).
 //
 // Times are spans: the clock of the caller before and behind a call bounds what the store's clock
 // showed when the call took effect. An answer that tells a time narrows the span to it.
 //
 // What concerns more than one ID has rules of its own: settings (topic.go), counts (counts.go),
-// what handlers saw (handlers.go), follow-ups (followups.go), events (told.go) and failovers (failover.go).
-// Occurrences (occurrences.go) judges recurring schedules without a Ledger.
+// what handlers saw (handlers.go), follow-ups (followups.go), events (told.go) and failovers
+// (failover.go). Occurrences (occurrences.go) judges recurring schedules without a Ledger.
 
 // A Line is one line of the history of a store.
 type Line struct {
@@ -51,7 +53,8 @@ type Line struct {
 	Answer bool `json:"b,omitempty"`
 	// At is the clock, in ms, just before the call or just behind it.
 	At int64 `json:"t"`
-	// Code and Err are the error of a call that failed as a whole, Definite is what Definite said of it.
+	// Code and Err are the error of a call that failed as a whole, Definite is what Definite said
+	// of it.
 	Code     string `json:"e,omitempty"`
 	Err      string `json:"x,omitempty"`
 	Definite bool   `json:"f,omitempty"`
@@ -59,8 +62,8 @@ type Line struct {
 	Topics []string `json:"o,omitempty"`
 	// Settings are those asked for, or answered.
 	Settings *punctual.Settings `json:"g,omitempty"`
-	// Facts are what the line says of messages, or of a topic. The one fact before a claim is about neither: its Delay is the lease
-	// asked for.
+	// Facts are what the line says of messages, or of a topic. The one fact before a claim is about
+	// neither: its Delay is the lease asked for.
 	Facts []Fact `json:"i,omitempty"`
 }
 
@@ -84,8 +87,9 @@ const (
 	LineStop  = "stop"
 	// LineGaveBack has what the claim N leased and is about to give back; see GaveBack.
 	LineGaveBack = "gave back"
-	// LineFailover is written just before a primary is killed and, as its answer, once it is gone and before its replica takes
-	// over. What the replica did not have is lost. Topics are those of the primary; none stands for all.
+	// LineFailover is written just before a primary is killed and, as its answer, once it is gone
+	// and before its replica takes over. What the replica did not have is lost. Topics are those of
+	// the primary; none stands for all.
 	LineFailover = "failover"
 	// LineEnd says that the process of N's upper half is gone: its calls without a definite answer
 	// have taken effect by now or never will.
@@ -102,17 +106,18 @@ func FirstCall(process int64) int64 { return process << 32 }
 type Fact struct {
 	Topic string `json:"t,omitempty"`
 	ID    string `json:"i,omitempty"`
-	// Life is the name of the message in its body or headers, which no other push has. Size is that of
-	// the body, Headers a checksum of the headers, Broken what is wrong with the message.
+	// Life is the name of the message in its body or headers, which no other push has. Size is that
+	// of the body, Headers a checksum of the headers, Broken what is wrong with the message.
 	Life    string `json:"l,omitempty"`
 	Size    int    `json:"z,omitempty"`
 	Headers uint32 `json:"h,omitempty"`
 	Broken  string `json:"b,omitempty"`
-	// Due is the time asked for or told. Delay is used where Due is 0; before a claim it is the lease asked for, of a retry -1
-	// stands for UseBackoff.
+	// Due is the time asked for or told. Delay is used where Due is 0; before a claim it is the
+	// lease asked for, of a retry -1 stands for UseBackoff.
 	Due   int64 `json:"d,omitempty"`
 	Delay int64 `json:"y,omitempty"`
-	// MaxAttempts, ExpireAfter and Drop are those of a push. A delivery or a read tells MaxAttempts, Drop and Expires.
+	// MaxAttempts, ExpireAfter and Drop are those of a push. A delivery or a read tells
+	// MaxAttempts, Drop and Expires.
 	MaxAttempts int   `json:"m,omitempty"`
 	ExpireAfter int64 `json:"x,omitempty"`
 	Expires     int64 `json:"p,omitempty"`
@@ -122,13 +127,14 @@ type Fact struct {
 	IfExists punctual.IfExists `json:"u,omitempty"`
 	Change   punctual.Change   `json:"g,omitempty"`
 	Verb     punctual.Verb     `json:"v,omitempty"`
-	// Token, Attempt, At and Until are those of a delivery; Until is the end of the lease. A settlement has Token alone, a read
-	// Attempt and Until.
+	// Token, Attempt, At and Until are those of a delivery; Until is the end of the lease. A
+	// settlement has Token alone, a read Attempt and Until.
 	Token   int64 `json:"k,omitempty"`
 	Attempt int   `json:"n,omitempty"`
 	At      int64 `json:"a,omitempty"`
 	Until   int64 `json:"e,omitempty"`
-	// Failure is the text that a settlement adds to the history, Failures the history that an answer told, each shortened (digest).
+	// Failure is the text that a settlement adds to the history, Failures the history that an
+	// answer told, each shortened (digest).
 	Failure  string `json:"q,omitempty"`
 	Failures string `json:"f,omitempty"`
 	// State is the one that a read told, the one that a push met, or the one to list or to purge.
@@ -139,11 +145,12 @@ type Fact struct {
 	// From and To bound a purge.
 	From int64 `json:"1,omitempty"`
 	To   int64 `json:"2,omitempty"`
-	// Status is the outcome in a word: "ok" of a settlement; "stored", "replaced" or "kept" of a push; what an amendment did; or the
-	// code of an error. Of a finished record it is how the message ended, and "" when there is no record.
+	// Status is the outcome in a word: "ok" of a settlement; "stored", "replaced" or "kept" of a
+	// push; what an amendment did; or the code of an error. Of a finished record it is how the
+	// message ended, and "" when there is no record.
 	Status string `json:"3,omitempty"`
-	// Count is how many messages a purge or deletion removed. Counts are those of a topic by state, from
-	// scheduled to dead.
+	// Count is how many messages a purge or deletion removed. Counts are those of a topic by state,
+	// from scheduled to dead.
 	Count  int64   `json:"4,omitempty"`
 	Counts []int64 `json:"5,omitempty"`
 	// Then are the follow-ups of a settlement, IfDue is the condition of a push or an amendment.
@@ -153,7 +160,8 @@ type Fact struct {
 	Event *EventFact `json:"8,omitempty"`
 }
 
-// EventFact is one event of a companion T@events: what it says happened to the message with this topic and ID. At is in ms.
+// EventFact is one event of a companion T@events: what it says happened to the message with this
+// topic and ID. At is in ms.
 type EventFact struct {
 	Event  string               `json:"e"`
 	Topic  string               `json:"t"`
@@ -169,38 +177,43 @@ type Durable uint8
 const (
 	// KeepsAll: all that was acknowledged is kept by each kind of crash of the run.
 	KeepsAll Durable = iota
-	// KeepsTransactions: claims with what they end, extensions, and acks that leave nothing in the store (see op.acked) may be taken
-	// back; all other changes that were acknowledged or read are kept.
+	// KeepsTransactions: claims with what they end, extensions, and acks that leave nothing in the
+	// store (see op.acked) may be taken back; all other changes that were acknowledged or read are
+	// kept.
 	KeepsTransactions
-	// KeepsConfirmed: pushes, amendments, purges and deletions that were acknowledged are kept. Claims, settlements and all that
-	// was not acknowledged may be taken back, also after a read or a claim has met it.
+	// KeepsConfirmed: pushes, amendments, purges and deletions that were acknowledged are kept.
+	// Claims, settlements and all that was not acknowledged may be taken back, also after a read or
+	// a claim has met it.
 	KeepsConfirmed
 )
 
 // Ledger checks the history of one store through all its crashes. Make one with New.
 type Ledger struct {
-	// Expected are the codes of errors that a call may fail with as a whole. Others are reported, except not_found, which is judged as an
-	// answer.
+	// Expected are the codes of errors that a call may fail with as a whole. Others are reported,
+	// except not_found, which is judged as an answer.
 	Expected []string
-	// Grace is how long after the end of its lease, in ms, a handler may be seen to start. It covers what passes
-	// between the worker's reading of the clock and the first line of the handler. With 0 it is not checked when handlers start.
+	// Grace is how long after the end of its lease, in ms, a handler may be seen to start. It
+	// covers what passes between the worker's reading of the clock and the first line of the
+	// handler. With 0 it is not checked when handlers start.
 	Grace int64
-	// Earlier is how long before a claim, in ms, a lease may begin that the claim returns. A store may lease on behalf of a
-	// claim that has returned by the time of the answer, and hand the answer to the next claim of the same process. With 0 a lease
-	// begins within its claim.
+	// Earlier is how long before a claim, in ms, a lease may begin that the claim returns. A store
+	// may lease on behalf of a claim that has returned by the time of the answer, and hand the
+	// answer to the next claim of the same process. With 0 a lease begins within its claim.
 	Earlier int64
-	// Anew is for stores that ask a server again when no answer to a claim has come for so long, in ms. Both copies may lease messages.
-	// What the first copy has leased is given back when its answer comes, so the ledger assumes that a claim which took so long
-	// may have leased and given back any message, unless TellsGivenBack is set. With 0 nobody asks again.
+	// Anew is for stores that ask a server again when no answer to a claim has come for so long, in
+	// ms. Both copies may lease messages. What the first copy has leased is given back when its
+	// answer comes, so the ledger assumes that a claim which took so long may have leased and given
+	// back any message, unless TellsGivenBack is set. With 0 nobody asks again.
 	Anew int64
-	// GivesBack is for stores where a claim whose context ended may have leased messages. The store gives them back, and
-	// where it never learns what the claim had leased, the leases run out.
+	// GivesBack is for stores where a claim whose context ended may have leased messages. The store
+	// gives them back, and where it never learns what the claim had leased, the leases run out.
 	GivesBack bool
-	// TellsGivenBack is for stores whose claims say by GaveBack what they leased and give back. For any other store the ledger
-	// assumes that a claim which took longer than its leases last may have leased and given back any message.
+	// TellsGivenBack is for stores whose claims say by GaveBack what they leased and give back. For
+	// any other store the ledger assumes that a claim which took longer than its leases last may
+	// have leased and given back any message.
 	TellsGivenBack bool
-	// Lossy is for stores behind a server, whose answers may be lost. A claim that failed may then have leased
-	// messages, which are given back after its answer or whose leases run out.
+	// Lossy is for stores behind a server, whose answers may be lost. A claim that failed may then
+	// have leased messages, which are given back after its answer or whose leases run out.
 	Lossy bool
 
 	durable    Durable
@@ -223,8 +236,8 @@ type Ledger struct {
 	told       eventHistory
 	problems   []string
 
-	// Calls acknowledged, deliveries seen, crashes, calls under way at kills and failovers, and IDs given up because there were too many
-	// explanations or overlapping calls.
+	// Calls acknowledged, deliveries seen, crashes, calls under way at kills and failovers, and IDs
+	// given up because there were too many explanations or overlapping calls.
 	Acknowledged, Deliveries, Crashes, UnderWay, GivenUp int
 }
 
@@ -240,9 +253,11 @@ type call struct {
 	end      int64                  // clock
 	answer   *Line                  // nil when nobody saw it, or when it says nothing definite
 	lives    map[*Fact]*incarnation // the messages of a push, and the follow-ups of settlements
-	// groups are the numbers of those settlements of the call whose follow-ups took effect with them or not at all; see links.
+	// groups are the numbers of those settlements of the call whose follow-ups took effect with
+	// them or not at all; see links.
 	groups map[*Fact]int64
-	// lost is the failover that took away what this copy of a call did; another copy is the call as it was answered.
+	// lost is the failover that took away what this copy of a call did; another copy is the call as
+	// it was answered.
 	lost *call
 }
 
@@ -264,7 +279,8 @@ func (l *Ledger) broken(line int64, format string, args ...any) {
 	}
 }
 
-// Problems returns what is wrong so far, each beginning with the line that shows it and the promise.
+// Problems returns what is wrong so far, each beginning with the line that shows it and the
+// promise.
 func (l *Ledger) Problems() []string {
 	l.check(false)
 	return l.problems
@@ -345,8 +361,8 @@ func (l *Ledger) answered(e *Line) {
 // openStatus is that of an item that may or may not have been done.
 const openStatus = "indeterminate"
 
-// open returns a call that has those items of c, which was answered, of which nobody knows whether they were done. The store may
-// carry them out later than the answer.
+// open returns a call that has those items of c, which was answered, of which nobody knows whether
+// they were done. The store may carry them out later than the answer.
 func (c *call) open() *call {
 	other := *c
 	line := *c.Line
@@ -362,13 +378,16 @@ func (c *call) open() *call {
 	return &other
 }
 
-// mostGivenBack is how often the ledger assumes at most that one claim gave back what it had leased. For each time more the process
-// has to stand still once more, and the ledger has more states to follow.
+// mostGivenBack is how often the ledger assumes at most that one claim gave back what it had
+// leased. For each time more the process has to stand still once more, and the ledger has more
+// states to follow.
 const mostGivenBack = 4
 
-// givenBack returns copies of a claim that took longer than its leases last, or than Anew. There is one for each time that the claim may
-// have leased messages and given them back, because the leases had run out meanwhile or because a later copy was answered first, but no
-// more than mostGivenBack. The claim may have done so after its answer. The ledger treats each copy as a claim whose answer nobody saw.
+// givenBack returns copies of a claim that took longer than its leases last, or than Anew. There is
+// one for each time that the claim may have leased messages and given them back, because the leases
+// had run out meanwhile or because a later copy was answered first, but no more than mostGivenBack.
+// The claim may have done so after its answer. The ledger treats each copy as a claim whose answer
+// nobody saw.
 func (l *Ledger) givenBack(c *call) (copies []*call) {
 	if c.Call != CallClaim || l.TellsGivenBack {
 		return nil
@@ -401,9 +420,10 @@ func releases(e *Line) *Line {
 	return out
 }
 
-// toldGivenBack adds a copy of a claim that delivers what the claim said it had leased (GaveBack). It returns the releases, of which
-// nobody was told whether they were done: if they were not, the leases run out. Where the claim did not say what it had leased, it returns
-// a copy of the claim whose answer nobody saw instead.
+// toldGivenBack adds a copy of a claim that delivers what the claim said it had leased (GaveBack).
+// It returns the releases, of which nobody was told whether they were done: if they were not, the
+// leases run out. Where the claim did not say what it had leased, it returns a copy of the claim
+// whose answer nobody saw instead.
 func (l *Ledger) toldGivenBack(c *call) []*call {
 	given := l.gaveBack[c.N]
 	delete(l.gaveBack, c.N)
@@ -421,8 +441,8 @@ func (l *Ledger) toldGivenBack(c *call) []*call {
 	return given
 }
 
-// noteLease notes the lease that a Configure asks for, when the call begins. topicHistory gets it only when the calls are
-// checked, which is too late for givenBack and for handlerHistory.extended.
+// noteLease notes the lease that a Configure asks for, when the call begins. topicHistory gets it
+// only when the calls are checked, which is too late for givenBack and for handlerHistory.extended.
 func (l *Ledger) noteLease(e *Line) {
 	if e.Call != CallConfigure || e.Settings == nil {
 		return
@@ -432,7 +452,8 @@ func (l *Ledger) noteLease(e *Line) {
 	l.leases[topic] = span{min(lengths.lo, lease), max(lengths.hi, lease)}
 }
 
-// leasesOf returns the shortest and the longest lease that a topic may have had by its settings, in ms.
+// leasesOf returns the shortest and the longest lease that a topic may have had by its settings, in
+// ms.
 func (l *Ledger) leasesOf(topic string) span {
 	if lengths, ok := l.leases[topic]; ok {
 		return lengths
@@ -440,12 +461,14 @@ func (l *Ledger) leasesOf(topic string) span {
 	return exactly(ms(punctual.DefaultSettings().Lease))
 }
 
-// ServerKilled notes that a server between the callers and the store was killed between two times. The next server
-// does not know its answers. So a claim under way is made anew, and the leases of the first one run out. An extension is made anew,
-// too, and then takes effect twice. Call ServerKilled before Add takes the lines of answers after the kill.
+// ServerKilled notes that a server between the callers and the store was killed between two times.
+// The next server does not know its answers. So a claim under way is made anew, and the leases of
+// the first one run out. An extension is made anew, too, and then takes effect twice. Call
+// ServerKilled before Add takes the lines of answers after the kill.
 func (l *Ledger) ServerKilled(from, to int64) { l.kills = append(l.kills, span{from, to}) }
 
-// lostInKills returns the first copies of a claim or of extensions whose answers a killed server took with it. c is the later copy.
+// lostInKills returns the first copies of a claim or of extensions whose answers a killed server
+// took with it. c is the later copy.
 func (l *Ledger) lostInKills(c *call) (lost []*call) {
 	for _, kill := range l.kills {
 		if c.At > kill.hi || c.end < kill.lo {
@@ -497,9 +520,10 @@ func (l *Ledger) ended(process, at int64) {
 	}
 }
 
-// keptByFailure returns, for a process whose store has failed, copies of claims that may have leased more than they returned. While
-// such a claim was under way, a transaction detached the message from it, and then could not be made. The store had written the
-// lease down, and could not write that the lease was not given. gone are the calls whose outcome is open.
+// keptByFailure returns, for a process whose store has failed, copies of claims that may have
+// leased more than they returned. While such a claim was under way, a transaction detached the
+// message from it, and then could not be made. The store had written the lease down, and could not
+// write that the lease was not given. gone are the calls whose outcome is open.
 func (l *Ledger) keptByFailure(process int64, gone []*call) (leased []*call) {
 	if !l.failed[process] {
 		return nil
@@ -523,7 +547,8 @@ func (c *call) changes() bool {
 	return c.Call == CallPush || c.Call == CallAmend || c.Call == CallPurge || c.Call == CallDelete
 }
 
-// End notes that processes are gone; none stands for all. All that was acknowledged to their callers is kept.
+// End notes that processes are gone; none stands for all. All that was acknowledged to their
+// callers is kept.
 func (l *Ledger) End(at int64, processes ...int64) {
 	l.Crashes++
 	for n := range l.calls {
@@ -560,8 +585,8 @@ func (l *Ledger) PowerCut(at int64) {
 	l.check(true)
 }
 
-// check explains all calls gathered, unless a call or a failover is under way or a call without a definite answer may still take effect.
-// power tells that a power cut followed them.
+// check explains all calls gathered, unless a call or a failover is under way or a call without a
+// definite answer may still take effect. power tells that a power cut followed them.
 func (l *Ledger) check(power bool) {
 	if len(l.calls)+len(l.indefinite) > 0 || l.failing != nil {
 		return
@@ -574,8 +599,8 @@ func (l *Ledger) check(power bool) {
 	for _, c := range done {
 		l.noteSettings(c)
 	}
-	// The pushes come first, because a claim or a read that began before a push may return its message under an ID that the push
-	// never told.
+	// The pushes come first, because a claim or a read that began before a push may return its
+	// message under an ID that the push never told.
 	for _, c := range done {
 		l.pushed(c, touched)
 	}

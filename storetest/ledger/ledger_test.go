@@ -163,7 +163,8 @@ func (s *script) endConfigure(n int64, x punctual.Settings) {
 	s.write(Line{Call: CallConfigure, N: n, Answer: true, Settings: &x})
 }
 
-// stats writes a Stats that is answered with the counts, from scheduled to dead, and the default settings.
+// stats writes a Stats that is answered with the counts, from scheduled to dead, and the default
+// settings.
 func (s *script) stats(counts ...int64) {
 	x := punctual.DefaultSettings()
 	n := s.begin(CallStats, Fact{})
@@ -175,7 +176,8 @@ func (s *script) keepRecords() {
 	s.configure(func(x *punctual.Settings) { x.FinishedRetention = recordRetention })
 }
 
-// record writes a read of the finished record of an ID, which says how the message ended; "" says that there is no record.
+// record writes a read of the finished record of an ID, which says how the message ended; "" says
+// that there is no record.
 func (s *script) record(id string, how punctual.Outcome) {
 	s.call(CallFinished, Fact{ID: id}, Fact{Topic: scriptTopic, ID: id, Status: string(how)})
 }
@@ -909,7 +911,8 @@ func TestLedgerNamesBrokenPromises(t *testing.T) {
 	}
 }
 
-// TestLedgerForgets: the IDs and changes of settings that a ledger goes through at a check must not grow with the history.
+// TestLedgerForgets: the IDs and changes of settings that a ledger goes through at a check must not
+// grow with the history.
 func TestLedgerForgets(t *testing.T) {
 	s := newScript()
 	for i := range 50 {
@@ -927,8 +930,9 @@ func TestLedgerForgets(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsRepeatedPolls: in a store with polls a claim that nobody saw answered and that was longer than a lease may have leased
-// a message twice; in another store, or with a shorter claim, that is one attempt too many.
+// TestLedgerKnowsRepeatedPolls: in a store with polls a claim that nobody saw answered and that was
+// longer than a lease may have leased a message twice; in another store, or with a shorter claim,
+// that is one attempt too many.
 func TestLedgerKnowsRepeatedPolls(t *testing.T) {
 	for _, c := range []struct {
 		earlier, length int64
@@ -951,8 +955,9 @@ func TestLedgerKnowsRepeatedPolls(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsClaimsMadeAnew: a claim that took longer than Anew may have leased and given back a message that it did not return. Without
-// Anew, or in a shorter claim, nobody can have leased the message, so its earlier lease cannot be told as one that ran out.
+// TestLedgerKnowsClaimsMadeAnew: a claim that took longer than Anew may have leased and given back
+// a message that it did not return. Without Anew, or in a shorter claim, nobody can have leased the
+// message, so its earlier lease cannot be told as one that ran out.
 func TestLedgerKnowsClaimsMadeAnew(t *testing.T) {
 	for _, c := range []struct {
 		anew, length int64
@@ -977,8 +982,8 @@ func TestLedgerKnowsClaimsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsKilledServers: a killed server that lost its answers explains a lease or an extension that nobody saw. Without the kill
-// the ledger reports the same lines.
+// TestLedgerKnowsKilledServers: a killed server that lost its answers explains a lease or an
+// extension that nobody saw. Without the kill the ledger reports the same lines.
 func TestLedgerKnowsKilledServers(t *testing.T) {
 	for name, write := range map[string]func(s *script){
 		"a claim that was made anew": func(s *script) {
@@ -1025,7 +1030,8 @@ func (s *script) failover(topics ...string) {
 	s.write(Line{Call: LineFailover, N: s.calls, Answer: true})
 }
 
-// beginFailover and endFailover write the two lines of a failover, so that calls can come in between.
+// beginFailover and endFailover write the two lines of a failover, so that calls can come in
+// between.
 func (s *script) beginFailover() int64 {
 	s.calls++
 	s.write(Line{Call: LineFailover, N: s.calls})
@@ -1034,8 +1040,8 @@ func (s *script) beginFailover() int64 {
 
 func (s *script) endFailover(n int64) { s.write(Line{Call: LineFailover, N: n, Answer: true}) }
 
-// TestLedgerKnowsFailovers: changes that were lost with a primary explain what callers saw. Without the failover the ledger reports the
-// same lines.
+// TestLedgerKnowsFailovers: changes that were lost with a primary explain what callers saw. Without
+// the failover the ledger reports the same lines.
 func TestLedgerKnowsFailovers(t *testing.T) {
 	again := func(m Fact) Fact {
 		m.Failures = "1 lease ran out"
@@ -1111,7 +1117,8 @@ func TestLedgerKnowsFailovers(t *testing.T) {
 	}
 }
 
-// judged returns what a ledger of a replicated store reports of a history, with its failovers or without.
+// judged returns what a ledger of a replicated store reports of a history, with its failovers or
+// without.
 func (s *script) judged(failovers bool) []string {
 	l := New(KeepsConfirmed)
 	for _, e := range s.lines {
@@ -1123,7 +1130,8 @@ func (s *script) judged(failovers bool) []string {
 	return l.Problems()
 }
 
-// TestLedgerKnowsWhatFailoversKeep: the ledger reports what a failover cannot explain, such as the loss of what was confirmed.
+// TestLedgerKnowsWhatFailoversKeep: the ledger reports what a failover cannot explain, such as the
+// loss of what was confirmed.
 func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 	for name, h := range map[string]struct {
 		promise string
@@ -1193,8 +1201,8 @@ func TestLedgerKnowsWhatFailoversKeep(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsWhatReplicasHave: when the ledger was told by Kept that the replicas have all, it reports a failover that loses
-// some of it.
+// TestLedgerKnowsWhatReplicasHave: when the ledger was told by Kept that the replicas have all, it
+// reports a failover that loses some of it.
 func TestLedgerKnowsWhatReplicasHave(t *testing.T) {
 	s := newScript()
 	m := s.push(message("m"))

@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// unseenByLedger has the bugs of package mutants that callers of a workload cannot see, with the reason.
+// unseenByLedger has the bugs of package mutants that callers of a workload cannot see, with the
+// reason.
 var unseenByLedger = map[string]string{
 	"sleeps through wake-ups":                                         "how long a claim waits is for the cases of group wait",
 	"has one claim at a time, however long it waits":                  "how long a claim waits is for the cases of group wait",
@@ -54,16 +55,16 @@ const noRecords = "the workload keeps no finished records"
 
 const notEnded = "the contexts of the workload's calls end while the calls are under way; it is for the cases of groups badinput and claim"
 
-// seenAs has another promise that a bug may break for the callers. For example, where a message was lost, a push of its ID finds the ID
-// free, which breaks P7.
+// seenAs has another promise that a bug may break for the callers. For example, where a message was
+// lost, a push of its ID finds the ID free, which breaks P7.
 var seenAs = map[string]string{
 	"loses the dead": promise.P7, "says cancelled and does nothing": promise.P7, "loses one push in seven": promise.P7,
 	"stores follow-ups although the lease was lost": promise.P13, "stores one follow-up of several": promise.P1,
 	"takes a follow-up for one that was pushed long before": promise.P13,
 }
 
-// mutantWorkload runs workloads on a store with a bug until the ledger reports something, eight at most, and an audit if it has reported
-// nothing. It returns what the ledger reported.
+// mutantWorkload runs workloads on a store with a bug until the ledger reports something, eight at
+// most, and an audit if it has reported nothing. It returns what the ledger reported.
 func mutantWorkload(t *testing.T, s punctual.Store, clock *ShiftedClock) (problems []string) {
 	l := New(KeepsAll)
 	l.Grace, l.Expected = 1000, []string{"deadline", "canceled"}

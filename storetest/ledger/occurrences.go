@@ -11,29 +11,33 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Occurrences is the rule of the ledger for recurring schedules: each time that the definition of a schedule gives is stored
-// once or counted as left out, and nothing else is stored, whatever was killed, lost or edited meanwhile. It judges one schedule, by
-// what those who put it and those who met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
+// Occurrences is the rule of the ledger for recurring schedules: each time that the definition of a
+// schedule gives is stored once or counted as left out, and nothing else is stored, whatever was
+// killed, lost or edited meanwhile. It judges one schedule, by what those who put it and those who
+// met its occurrences were told. The zero value is ready. Its methods are safe for concurrent use.
 //
-// A put that was answered holds for the times after it. One without an answer may hold or not, until the next put is answered:
-// a time that not all definitions give which may hold then may be stored or not.
+// A put that was answered holds for the times after it. One without an answer may hold or not,
+// until the next put is answered: a time that not all definitions give which may hold then may be
+// stored or not.
 type Occurrences struct {
 	mu sync.Mutex
 	// puts are the definitions in the order of their puts. Guarded by mu.
 	puts []*putting
-	// stored has when each ID was stored: more than one instant tells that it was stored more than once. Guarded by mu.
+	// stored has when each ID was stored: more than one instant tells that it was stored more than
+	// once. Guarded by mu.
 	stored map[string]map[int64]bool
 }
 
-// putting is one schedule.Put. Its definition holds for the times after some instant from begin to end, by the store's clock.
+// putting is one schedule.Put. Its definition holds for the times after some instant from begin to
+// end, by the store's clock.
 type putting struct {
 	schedule   schedule.Schedule
 	begin, end int64
 	answered   bool
 }
 
-// Putting notes that s is about to be put when the store's clock shows now. When the answer says that it was put, the caller calls
-// done with the store's clock after the answer.
+// Putting notes that s is about to be put when the store's clock shows now. When the answer says
+// that it was put, the caller calls done with the store's clock after the answer.
 func (o *Occurrences) Putting(s schedule.Schedule, now time.Time) (done func(now time.Time)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +57,8 @@ func (o *Occurrences) Refused() {
 	o.puts = o.puts[:len(o.puts)-1]
 }
 
-// Stored notes that somebody has seen an occurrence, in a delivery or a list. created is when its message was stored.
+// Stored notes that somebody has seen an occurrence, in a delivery or a list. created is when its
+// message was stored.
 func (o *Occurrences) Stored(id string, created time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,8 +71,9 @@ func (o *Occurrences) Stored(id string, created time.Time) {
 	o.stored[id][created.UnixMilli()] = true
 }
 
-// Judge returns what is wrong, given the schedule as it is when no duty runs any more. Every occurrence that is or was in the store
-// must have been noted by Stored before. now is the store's clock.
+// Judge returns what is wrong, given the schedule as it is when no duty runs any more. Every
+// occurrence that is or was in the store must have been noted by Stored before. now is the store's
+// clock.
 func (o *Occurrences) Judge(info schedule.Info, now time.Time) (problems []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,12 +115,14 @@ func (o *Occurrences) Judge(info schedule.Info, now time.Time) (problems []strin
 // occurrenceTime is a time that some definition gives.
 type occurrenceTime struct {
 	at int64
-	// may are the definitions that may have held then and give it; nil is none. must tells that all that may have held give it.
+	// may are the definitions that may have held then and give it; nil is none. must tells that all
+	// that may have held give it.
 	may  []int
 	must bool
 }
 
-// times returns the times up to an instant that the definitions give, by the IDs of their occurrences.
+// times returns the times up to an instant that the definitions give, by the IDs of their
+// occurrences.
 func (o *Occurrences) times(to int64) (map[string]occurrenceTime, error) {
 	out := make(map[string]occurrenceTime)
 	for i, p := range o.puts {

@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/schedule"
 )
 
-// TestOccurrences: the judge of schedules finds times that are stored wrongly, missing or miscounted, and nothing where all is well.
+// TestOccurrences: the judge of schedules finds times that are stored wrongly, missing or
+// miscounted, and nothing where all is well.
 func TestOccurrences(t *testing.T) {
 	begin := time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 	id := func(clock string) string { return "s~20261120T" + clock + "00Z" }

@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/compare"
 )
 
-// Recorder is a store that writes down for a Ledger each call that the Ledger has to know, one line before the call and one after
-// it. Its exported methods are safe for concurrent use.
+// Recorder is a store that writes down for a Ledger each call that the Ledger has to know, one line
+// before the call and one after it. Its exported methods are safe for concurrent use.
 type Recorder struct {
 	store punctual.Store
 	in    punctual.Inspector // nil when the store has none
@@ -55,8 +55,8 @@ func (r *Recorder) below(s punctual.Store) {
 	r.in, _ = punctual.As[punctual.Inspector](s)
 }
 
-// Unwrap returns the store, so that punctual.As finds there the optional interfaces that a Recorder does not have itself. Their methods
-// change nothing that a Ledger would have to know.
+// Unwrap returns the store, so that punctual.As finds there the optional interfaces that a Recorder
+// does not have itself. Their methods change nothing that a Ledger would have to know.
 func (r *Recorder) Unwrap() punctual.Store { return r.store }
 
 // do makes one call and writes it down.
@@ -120,7 +120,8 @@ func word(status string, err error) string {
 	return status
 }
 
-// manyTopics is how many topics of a claim are written down by name at most. A claim of more is written down as one of all topics.
+// manyTopics is how many topics of a claim are written down by name at most. A claim of more is
+// written down as one of all topics.
 const manyTopics = 16
 
 // Claim implements punctual.Store.
@@ -154,9 +155,10 @@ type claimUnderWay struct {
 	n int64
 }
 
-// GaveBack writes down what a claim had leased and is about to give back, because the leases ran out before its answer
-// was there. The claim calls it with its own context. An empty ds says that the claim may have leased messages and does not know
-// which. A ledger of a store all of whose claims call GaveBack may have TellsGivenBack.
+// GaveBack writes down what a claim had leased and is about to give back, because the leases ran
+// out before its answer was there. The claim calls it with its own context. An empty ds says that
+// the claim may have leased messages and does not know which. A ledger of a store all of whose
+// claims call GaveBack may have TellsGivenBack.
 func GaveBack(ctx context.Context, ds []punctual.Delivery) {
 	c, ok := ctx.Value(claimKey{}).(claimUnderWay)
 	if !ok {
@@ -207,7 +209,8 @@ func historyText(all []punctual.Failure) string {
 	return strings.Join(parts, "|")
 }
 
-// digest returns the text of an error, or a checksum of it if it is long or has the "|" that separates failures.
+// digest returns the text of an error, or a checksum of it if it is long or has the "|" that
+// separates failures.
 func digest(text string) string {
 	if len(text) <= 24 && !strings.Contains(text, "|") {
 		return text
@@ -295,7 +298,8 @@ func (r *Recorder) Get(ctx context.Context, topic, id string) (out punctual.Info
 	return out, err
 }
 
-// ReadRecord reads the finished record of an ID, and writes down how the message ended. The store has to keep finished records.
+// ReadRecord reads the finished record of an ID, and writes down how the message ended. The store
+// has to keep finished records.
 func (r *Recorder) ReadRecord(ctx context.Context, topic, id string) error {
 	k, err := punctual.As[punctual.FinishedKeeper](r.store)
 	if err != nil {
@@ -356,8 +360,9 @@ func (r *Recorder) Settings(ctx context.Context, topic string) (out punctual.Set
 	return out, err
 }
 
-// Configure implements punctual.Inspector. The patch must set every setting that may differ from its default afterwards, except
-// Partitions, because the ledger takes the default settings with the patch applied for the new ones.
+// Configure implements punctual.Inspector. The patch must set every setting that may differ from
+// its default afterwards, except Partitions, because the ledger takes the default settings with the
+// patch applied for the new ones.
 func (r *Recorder) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (out punctual.Settings, err error) {
 	asked, err := storekit.ApplySettings(punctual.DefaultSettings(), p, storekit.AllAbilities())
 	if err != nil {
@@ -392,8 +397,8 @@ func (r *Recorder) DeleteTopic(ctx context.Context, topic string) (n int64, err 
 	return n, err
 }
 
-// Look reads all messages of all topics, and writes them down as one call. Nobody may change the store
-// meanwhile; only time may pass.
+// Look reads all messages of all topics, and writes them down as one call. Nobody may change the
+// store meanwhile; only time may pass.
 func (r *Recorder) Look(ctx context.Context) error {
 	var err error
 	r.do(Line{Call: CallLook}, func(answer *Line) error {
@@ -403,8 +408,9 @@ func (r *Recorder) Look(ctx context.Context) error {
 	return err
 }
 
-// all returns the messages of all topics. It lists the scheduled and the leased ones before the ready ones, because time makes them
-// ready: so a message that becomes ready meanwhile is seen at least once.
+// all returns the messages of all topics. It lists the scheduled and the leased ones before the
+// ready ones, because time makes them ready: so a message that becomes ready meanwhile is seen at
+// least once.
 func (r *Recorder) all(ctx context.Context) (out []Fact, err error) {
 	topics, err := r.in.Topics(ctx)
 	if err != nil {
@@ -437,7 +443,8 @@ func (r *Recorder) Handler(h punctual.Handler) punctual.Handler {
 	})
 }
 
-// The content of messages. A body begins with the name of its message (Fact.Life), and each of its bytes follows from name and size.
+// The content of messages. A body begins with the name of its message (Fact.Life), and each of its
+// bytes follows from name and size.
 
 const nameHeader = "name"
 
@@ -476,7 +483,8 @@ func bodyOf(life string, size int) []byte {
 	return b
 }
 
-// content notes the name in body and headers, the size of the body, a checksum of the headers, and what is wrong with them.
+// content notes the name in body and headers, the size of the body, a checksum of the headers, and
+// what is wrong with them.
 func (f *Fact) content(body []byte, headers map[string]string) {
 	f.Size = len(body)
 	f.Life = headers[nameHeader]

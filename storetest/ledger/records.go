@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ReadRecords reads the finished record of each ID of which one may be kept, if the ledger was told the ID and has not
-// given it up, through a recorder whose lines the ledger takes. Nobody may change the store meanwhile. It returns of how
-// many IDs a record must be there.
+// ReadRecords reads the finished record of each ID of which one may be kept, if the ledger was told
+// the ID and has not given it up, through a recorder whose lines the ledger takes. Nobody may
+// change the store meanwhile. It returns of how many IDs a record must be there.
 func (l *Ledger) ReadRecords(ctx context.Context, r *Recorder) (kept int, err error) {
 	l.check(false)
 	var all []name

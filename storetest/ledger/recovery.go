@@ -9,8 +9,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// measureRecovery logs how late messages are after a clock that was ahead was set right: one with a delay of a quarter of a second each 50
-// ms, for ten seconds. The lateness is that by the clock of this process.
+// measureRecovery logs how late messages are after a clock that was ahead was set right: one with a
+// delay of a quarter of a second each 50 ms, for ten seconds. The lateness is that by the clock of
+// this process.
 func measureRecovery(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
 	for name, ahead := range map[string]time.Duration{"2 h": 2 * time.Hour, "1 day": 24 * time.Hour, "10 years": 10 * 365 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

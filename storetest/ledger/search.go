@@ -26,7 +26,8 @@ type op struct {
 	kind opKind
 	ask  *Fact // what was asked for; of a delivery and a read what was told
 	got  *Fact // the answer; nil when there is none
-	// must tells that the answer was seen: the op took effect between its lines. Otherwise it may have taken effect or not.
+	// must tells that the answer was seen: the op took effect between its lines. Otherwise it may
+	// have taken effect or not.
 	must bool
 	// before is an earlier op of the same call for the same ID; items take effect in their order.
 	before *op
@@ -35,11 +36,13 @@ type op struct {
 	// since is a line before which no call for the ID is still open.
 	since int64
 	topic *topicHistory
-	// lengths are the possible lengths of the lease, for a claim whose answer nobody saw (opUnseen).
+	// lengths are the possible lengths of the lease, for a claim whose answer nobody saw
+	// (opUnseen).
 	lengths span
 	// earlier is Ledger.Earlier, for a delivery.
 	earlier int64
-	// group is the number of the settlement without an answer that the op is a part of, or 0; see links.
+	// group is the number of the settlement without an answer that the op is a part of, or 0; see
+	// links.
 	group int64
 	// met are the states in which a call that counts may have met the message, as bits.
 	met uint8
@@ -63,7 +66,8 @@ const (
 	opCut   // a failover
 )
 
-// pushed hands the messages of a push to their IDs, and those follow-ups of settlements that have no ID.
+// pushed hands the messages of a push to their IDs, and those follow-ups of settlements that have
+// no ID.
 func (l *Ledger) pushed(c *call, touched map[name]*track) {
 	switch c.Call {
 	case CallPush:
@@ -191,9 +195,9 @@ func (l *Ledger) claimed(c *call, touched map[name]*track) {
 	}
 }
 
-// unseen hands a claim whose answer nobody saw to all IDs that it may have leased. A store whose claims are served by polls (Earlier)
-// polls again within the same claim when an answer is lost. If the claim was longer than a lease, such a poll may have leased the
-// message a second time.
+// unseen hands a claim whose answer nobody saw to all IDs that it may have leased. A store whose
+// claims are served by polls (Earlier) polls again within the same claim when an answer is lost. If
+// the claim was longer than a lease, such a poll may have leased the message a second time.
 func (l *Ledger) unseen(c *call, touched map[name]*track) {
 	if c.answer != nil {
 		return
@@ -208,9 +212,10 @@ func (l *Ledger) unseen(c *call, touched map[name]*track) {
 	}
 }
 
-// name gives the messages of an answer whose IDs nobody was told the IDs that the answer has for them. check does this for all answers
-// before it hands out their items. Otherwise a claim that began early and returned a later message with such an ID would make a
-// track for the ID, before the answer with the first message was looked at.
+// name gives the messages of an answer whose IDs nobody was told the IDs that the answer has for
+// them. check does this for all answers before it hands out their items. Otherwise a claim that
+// began early and returned a later message with such an ID would make a track for the ID, before
+// the answer with the first message was looked at.
 func (l *Ledger) name(c *call) {
 	if c.answer == nil || c.Call != CallClaim && c.Call != CallGet && c.Call != CallLook {
 		return
@@ -285,7 +290,8 @@ func (l *Ledger) wholeTopic(c *call, touched map[name]*track) []*countOp {
 	return []*countOp{count}
 }
 
-// tracksOf returns the IDs of the topics, or of all topics if none is named, that were touched or of which there may be something.
+// tracksOf returns the IDs of the topics, or of all topics if none is named, that were touched or
+// of which there may be something.
 func (l *Ledger) tracksOf(topics []string, touched map[name]*track) (out []*track) {
 	some := func(h *topicHistory) {
 		for _, t := range h.ids {
@@ -305,20 +311,22 @@ func (l *Ledger) tracksOf(topics []string, touched map[name]*track) (out []*trac
 	return out
 }
 
-// mayBeThere tells whether there may be a message, a remembered ID or a finished record. It is also true of an ID that was given up, of
-// which nothing is known.
+// mayBeThere tells whether there may be a message, a remembered ID or a finished record. It is also
+// true of an ID that was given up, of which nothing is known.
 func (t *track) mayBeThere() bool {
 	return t.givenUp || slices.ContainsFunc(t.states, func(s *state) bool { return s.phase != phaseAbsent || s.told != "" })
 }
 
-// mayBeDue tells whether a claim may lease the message until a time. An op that was not checked yet may have pushed one that is due.
+// mayBeDue tells whether a claim may lease the message until a time. An op that was not checked yet
+// may have pushed one that is due.
 func (t *track) mayBeDue(at int64) bool {
 	return len(t.ops) > 0 || slices.ContainsFunc(t.states, func(s *state) bool { return s.phase == phaseLive && s.attention().lo <= at })
 }
 
 // The search.
 
-// explanation is one explanation of the lines so far: a state, and which of the open ops took effect.
+// explanation is one explanation of the lines so far: a state, and which of the open ops took
+// effect.
 type explanation struct {
 	state *state
 	done  uint64
@@ -336,8 +344,9 @@ type search struct {
 	left    int             // how many more explanations the search may follow
 }
 
-// The ledger gives an ID up when it has too many explanations, or more than 64 open ops at once. One line may have maxExplanations, and all
-// lines together firstExplanations and explanationsPerLine more for each line.
+// The ledger gives an ID up when it has too many explanations, or more than 64 open ops at once.
+// One line may have maxExplanations, and all lines together firstExplanations and
+// explanationsPerLine more for each line.
 const maxExplanations, firstExplanations, explanationsPerLine = 1000, 4000, 20
 
 type edge struct {
@@ -388,9 +397,9 @@ func (l *Ledger) explain(t *track) {
 	}
 }
 
-// likenUnseen makes claims whose answer nobody saw and that ended at the same time alike, except for their begin: each
-// may give a lease of any length that one of them may give. Then it matters only how many of them took effect, not which ones. A
-// kill leaves many such claims.
+// likenUnseen makes claims whose answer nobody saw and that ended at the same time alike, except
+// for their begin: each may give a lease of any length that one of them may give. Then it matters
+// only how many of them took effect, not which ones. A kill leaves many such claims.
 func likenUnseen(ops []*op) {
 	byEnd := make(map[int64]span)
 	for _, o := range ops {
@@ -411,8 +420,8 @@ func likenUnseen(ops []*op) {
 	}
 }
 
-// stoodFor tells whether another open op that has not taken effect allows all that q allows, so that q need not be tried: see
-// likenUnseen.
+// stoodFor tells whether another open op that has not taken effect allows all that q allows, so
+// that q need not be tried: see likenUnseen.
 func (s *search) stoodFor(c explanation, q *op) bool {
 	for i, p := range s.open {
 		if p != nil && p != q && p.kind == opUnseen && c.done>>i&1 == 0 && p.end == q.end && p.lost == q.lost && p.from < q.from && p.At <= q.At {
@@ -584,7 +593,8 @@ func (o *op) String() string {
 	return text
 }
 
-// told returns the last n ops that say something of the ID. Counts do not, and neither do purges and deletions that have not met it.
+// told returns the last n ops that say something of the ID. Counts do not, and neither do purges
+// and deletions that have not met it.
 func told(ops []*op, n int) []*op {
 	out := slices.DeleteFunc(slices.Clone(ops), func(o *op) bool {
 		return o.kind == opCount || (o.kind == opPurge || o.kind == opDelete) && o.met&^1 == 0

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// phase is where an ID is in its lives. Scheduled, ready and leased are one phase: which of them a live message
-// is in depends on the clock and on whether it has a lease.
+// phase is where an ID is in its lives. Scheduled, ready and leased are one phase: which of them a
+// live message is in depends on the clock and on whether it has a lease.
 type phase uint8
 
 const (
@@ -58,8 +58,8 @@ type state struct {
 	due     span
 	expires span // lo 0: never
 	attempt int
-	// token is that of the current lease, also when the lease has run out; 0 is none, unseenToken that of a claim whose
-	// answer nobody saw.
+	// token is that of the current lease, also when the lease has run out; 0 is none, unseenToken
+	// that of a claim whose answer nobody saw.
 	token int64
 	until span // of the lease
 	// cancel: a cancel came during the lease.
@@ -70,12 +70,15 @@ type state struct {
 	forget   span // when a finished ID is forgotten
 	// top is the greatest token seen of this ID, in all its lives.
 	top int64
-	// told is how the last message that left a finished record has ended, "" while no record is kept of the ID. A workload has records
-	// kept for longer than it runs, so none is removed but with its topic.
+	// told is how the last message that left a finished record has ended, "" while no record is
+	// kept of the ID. A workload has records kept for longer than it runs, so none is removed but
+	// with its topic.
 	told punctual.Outcome
-	// fallback is what a message was before a claim that nobody saw answered: the claim may have failed and given the message back.
+	// fallback is what a message was before a claim that nobody saw answered: the claim may have
+	// failed and given the message back.
 	fallback *state
-	// undo is the state to which a power cut or a failover may go back; nil when the store promises to keep this one.
+	// undo is the state to which a power cut or a failover may go back; nil when the store promises
+	// to keep this one.
 	undo *state
 	// why says how a message ended, for reports alone.
 	why string
@@ -118,7 +121,8 @@ func (s *state) is(state punctual.State, t span) bool {
 	return state == punctual.StateNone
 }
 
-// settled drops what makes no difference any more: the end of a lease of an unseen claim that has run out, and its fallback.
+// settled drops what makes no difference any more: the end of a lease of an unseen claim that has
+// run out, and its fallback.
 func (s *state) settled(now int64) state {
 	out := *s
 	if s.phase == phaseLive && s.token == unseenToken && s.until.hi <= now {
@@ -177,7 +181,8 @@ func (t *track) powerCut() {
 	t.states = out
 }
 
-// cut returns a state and the states to which the ID may go back from there when the last changes are lost.
+// cut returns a state and the states to which the ID may go back from there when the last changes
+// are lost.
 func (in *intern) cut(s *state) (out []*state) {
 	for u := s; u != nil; u = u.undo {
 		for _, c := range append(u.fallbacks(), *u) {
@@ -220,7 +225,8 @@ func (in *intern) next(s state) []*state {
 	return []*state{in.of(s)}
 }
 
-// undoable returns s as a state that a power cut may take back, so that the ID is in the state before again, unless the store keeps all.
+// undoable returns s as a state that a power cut may take back, so that the ID is in the state
+// before again, unless the store keeps all.
 func (in *intern) undoable(s state, before *state) []*state {
 	s.undo = nil
 	if in.durable != KeepsAll {
@@ -250,8 +256,8 @@ func (o *op) apply(in *intern, s *state) (next []*state, reason string) {
 	return next, reason
 }
 
-// lapsed returns the states that one may have become without another op. A claim may have ended a message that it found used
-// up, cancelled or expired. What is kept for a while may have gone.
+// lapsed returns the states that one may have become without another op. A claim may have ended a
+// message that it found used up, cancelled or expired. What is kept for a while may have gone.
 func (o *op) lapsed(in *intern, s *state) []*state {
 	t := o.time()
 	switch s.phase {
@@ -278,7 +284,8 @@ func (o *op) lapsed(in *intern, s *state) []*state {
 	return []*state{s}
 }
 
-// fallbacks returns what a message is when the unseen claim that may have leased it has failed: as before, or released.
+// fallbacks returns what a message is when the unseen claim that may have leased it has failed: as
+// before, or released.
 func (s *state) fallbacks() []state {
 	if s.fallback == nil || s.phase != phaseLive {
 		return nil
@@ -307,7 +314,8 @@ func (o *op) retained(in *intern, s *state) []*state {
 	return []*state{gone}
 }
 
-// ends returns what a claim makes of a message whose time has come and that must not be delivered again.
+// ends returns what a claim makes of a message whose time has come and that must not be delivered
+// again.
 func (o *op) ends(in *intern, s *state) (out []*state) {
 	t := o.time()
 	when := span{max(s.attention().lo, 0), t.hi}
@@ -374,7 +382,8 @@ func (s *state) ranOut() string {
 	return addFailure(s.failures, s.attempt, storekit.LeaseRanOut)
 }
 
-// addFailure returns the text of a history with one failure more, without the oldest ones beyond storekit.MaxFailures.
+// addFailure returns the text of a history with one failure more, without the oldest ones beyond
+// storekit.MaxFailures.
 func addFailure(history string, attempt int, text string) string {
 	all := append(strings.Split(history, "|"), strconv.Itoa(attempt)+" "+text)
 	if all[0] == "" {
@@ -396,8 +405,8 @@ var outcomes = map[string]punctual.Outcome{
 	wasAcked: punctual.OutcomeAcked, wasCancelled: punctual.OutcomeCancelled, wasCancelledLate: punctual.OutcomeCancelled, hasExpired: punctual.OutcomeExpired,
 }
 
-// finish returns the states of an ID whose message has ended, one for each of the settings: the ID may be remembered, and a finished
-// record may be kept.
+// finish returns the states of an ID whose message has ended, one for each of the settings: the ID
+// may be remembered, and a finished record may be kept.
 func (o *op) finish(in *intern, s *state, why string, when span, sets []*punctual.Settings) (out []*state) {
 	for _, x := range sets {
 		f := s.gone(why)

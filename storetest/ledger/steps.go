@@ -11,9 +11,9 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// The transitions of an ID, one function for each item of the contract. Each takes a state in which the ID may be. It
-// returns those in which it may be when the op has taken effect with the answer that was seen. Without an answer it
-// returns those of any answer.
+// The transitions of an ID, one function for each item of the contract. Each takes a state in which
+// the ID may be. It returns those in which it may be when the op has taken effect with the answer
+// that was seen. Without an answer it returns those of any answer.
 
 func (o *op) step(in *intern, s *state) ([]*state, string) {
 	switch o.kind {
@@ -78,7 +78,8 @@ func (o *op) contradiction(got, want string) string {
 	return fmt.Sprintf("%s: the answer is %q where %q is due", broken, got, want)
 }
 
-// refused tells whether an item was not carried out for a reason that lies in the call or the store, and not in the message.
+// refused tells whether an item was not carried out for a reason that lies in the call or the
+// store, and not in the message.
 func (o *op) refused() bool {
 	switch o.status() {
 	case "no_space", "overloaded", "unreachable", "store_failed", "closed", "durability", "deadline", "canceled":
@@ -117,8 +118,9 @@ func (o *op) push(in *intern, s *state) ([]*state, string) {
 	return o.store(in, s, "stored")
 }
 
-// onCondition returns what a change with a condition on the due time (IfDue) does: do, if there is a message and it meets the condition,
-// and nothing otherwise. Where the due time is known only as a span, both are possible.
+// onCondition returns what a change with a condition on the due time (IfDue) does: do, if there is
+// a message and it meets the condition, and nothing otherwise. Where the due time is known only as
+// a span, both are possible.
 func (o *op) onCondition(s *state, there bool, do func() ([]*state, string)) (next []*state, reason string) {
 	if there && s.due.has(o.ask.IfDue) {
 		next, reason = do()
@@ -210,7 +212,8 @@ func (o *op) dueAsked() (span, string) {
 	return due, ""
 }
 
-// after returns the time that lies a delay after the store's clock. It may be up to a millisecond later, because it is rounded up.
+// after returns the time that lies a delay after the store's clock. It may be up to a millisecond
+// later, because it is rounded up.
 func (o *op) after(delay span) span {
 	return span{o.At + delay.lo, o.end + 1 + delay.hi}
 }
@@ -281,8 +284,8 @@ func (o *op) mayDeliver(s *state) string {
 	return o.allowed(s)
 }
 
-// allowed says why the settings of the topic do not allow a delivery, or "". Because a claim may find some settings before and some
-// after a change, each setting is judged by itself.
+// allowed says why the settings of the topic do not allow a delivery, or "". Because a claim may
+// find some settings before and some after a change, each setting is judged by itself.
 func (o *op) allowed(s *state) string {
 	f := o.ask
 	sets := o.sets()
@@ -350,9 +353,9 @@ func (o *op) settle(in *intern, s *state) ([]*state, string) {
 		return o.answers("lease_lost", o.linked(in, []*state{s}, false))
 	}
 	if o.status() == "lease_lost" && s.until.lo <= o.time().hi {
-		// The lease has run out, and a claim under way may have reserved the message. Its old token is
-		// stale by then, although the new lease is not made yet. That a late holder succeeds where nobody
-		// claims is checked by group settle of package storetest.
+		// The lease has run out, and a claim under way may have reserved the message. Its old token
+		// is stale by then, although the new lease is not made yet. That a late holder succeeds
+		// where nobody claims is checked by group settle of package storetest.
 		return []*state{s}, ""
 	}
 	verb := o.ask.Verb
@@ -395,8 +398,9 @@ func (o *op) settled(in *intern, s *state) []*state {
 	return in.next(n)
 }
 
-// acked is an ack. With KeepsTransactions it is kept by a power cut where the topic remembers the ID, keeps finished records or tells of
-// acks, and where the ack has follow-ups; otherwise a power cut may take it back.
+// acked is an ack. With KeepsTransactions it is kept by a power cut where the topic remembers the
+// ID, keeps finished records or tells of acks, and where the ack has follow-ups; otherwise a power
+// cut may take it back.
 func (o *op) acked(in *intern, s *state) (out []*state) {
 	for _, x := range o.sets() {
 		for _, f := range o.finish(in, s, wasAcked, o.time(), []*punctual.Settings{x}) {
@@ -432,7 +436,8 @@ func (o *op) retried(in *intern, s *state) (out []*state) {
 	return out
 }
 
-// dueAgain returns when a message that was given back is due: at the instant asked for, or after a delay.
+// dueAgain returns when a message that was given back is due: at the instant asked for, or after a
+// delay.
 func (o *op) dueAgain(delay span) span {
 	if o.ask.Due != 0 {
 		return exactly(o.ask.Due)
@@ -506,7 +511,8 @@ func (o *op) amend(in *intern, s *state) ([]*state, string) {
 	return next, reason
 }
 
-// ifDue returns what a change of a message that is there does: do, if it has no condition or if the message meets the condition.
+// ifDue returns what a change of a message that is there does: do, if it has no condition or if the
+// message meets the condition.
 func (o *op) ifDue(s *state, do func() ([]*state, string)) ([]*state, string) {
 	if o.ask.IfDue == 0 {
 		return do()
@@ -514,7 +520,8 @@ func (o *op) ifDue(s *state, do func() ([]*state, string)) ([]*state, string) {
 	return o.onCondition(s, true, do)
 }
 
-// cancelledLate is a cancel under a lease. That it was cancelled is kept also where a power cut takes the lease back.
+// cancelledLate is a cancel under a lease. That it was cancelled is kept also where a power cut
+// takes the lease back.
 func (o *op) cancelledLate(in *intern, s *state) []*state {
 	n := *s
 	n.cancel = true
@@ -592,8 +599,9 @@ func (o *op) get(in *intern, s *state) ([]*state, string) {
 	return []*state{in.of(n)}, ""
 }
 
-// record is a read of the finished record of the ID. The store writes it in the same step that ends a message, so a record says what
-// has happened, and no message that was acked, cancelled or dropped as expired lacks one where the topic keeps records.
+// record is a read of the finished record of the ID. The store writes it in the same step that ends
+// a message, so a record says what has happened, and no message that was acked, cancelled or
+// dropped as expired lacks one where the topic keeps records.
 func (o *op) record(s *state) ([]*state, string) {
 	if told := punctual.Outcome(o.got.Status); told != s.told {
 		return fails("%s: the finished record of the ID says %q, it should say %q: %v", promise.P13, told, s.told, s)
@@ -666,7 +674,8 @@ func (o *op) remove(in *intern, s *state) ([]*state, string) {
 
 func (o *op) answered(code string) bool { return o.answer != nil && o.answer.Code == code }
 
-// within tells whether the time by which a message is listed may lie within bounds, and whether outside.
+// within tells whether the time by which a message is listed may lie within bounds, and whether
+// outside.
 func (s *state) within(st punctual.State, from, to int64) (within, without bool) {
 	at := s.due
 	switch st {

@@ -9,9 +9,10 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// The messages of a companion events are pushed by the store itself, so they are no IDs of the search. What they say is compared
-// with the endings that callers know of. This is done for topics that tell of all endings from their first message on and are not
-// deleted, and whose companion is not purged.
+// The messages of a companion events are pushed by the store itself, so they are no IDs of the
+// search. What they say is compared with the endings that callers know of. This is done for topics
+// that tell of all endings from their first message on and are not deleted, and whose companion is
+// not purged.
 
 // eventHistory has the events that were seen, and the endings that are known to have happened.
 type eventHistory struct {
@@ -20,7 +21,8 @@ type eventHistory struct {
 	endings map[name]*endings
 }
 
-// endings has how often messages of one ID ended in each way that answers tell: certainly, and how often more they may have.
+// endings has how often messages of one ID ended in each way that answers tell: certainly, and how
+// often more they may have.
 type endings struct{ acked, perhapsAcked, discarded, perhapsDiscarded, cancelled int }
 
 func newEventHistory() eventHistory {
@@ -83,7 +85,8 @@ func (h *eventHistory) saw(l *Ledger, c *call, f *Fact) {
 	}
 }
 
-// checkEvents compares the events that were seen with the endings that are known. All events must have been seen by then.
+// checkEvents compares the events that were seen with the endings that are known. All events must
+// have been seen by then.
 func (l *Ledger) checkEvents() {
 	if l.durable == KeepsConfirmed {
 		return // a failover may take back an ending, its event, or both

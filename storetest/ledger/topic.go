@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// topicHistory is what the ledger knows of one topic: its settings over time, and the IDs that may be there.
+// topicHistory is what the ledger knows of one topic: its settings over time, and the IDs that may
+// be there.
 type topicHistory struct {
 	ids    []*track
 	writes []settingsWrite
@@ -33,7 +34,8 @@ func (l *Ledger) history(topic string) *topicHistory {
 
 func (l *Ledger) topicNames() []string { return slices.Sorted(maps.Keys(l.topics)) }
 
-// noteSettings takes a Configure or a DeleteTopic, and ignores any other call. Calls come in the order of their first lines.
+// noteSettings takes a Configure or a DeleteTopic, and ignores any other call. Calls come in the
+// order of their first lines.
 func (l *Ledger) noteSettings(c *call) {
 	if c.Call != CallConfigure && c.Call != CallDelete {
 		return
@@ -81,15 +83,17 @@ func (h *topicHistory) during(from, to int64) (sets []*punctual.Settings) {
 	return sets
 }
 
-// replaced tells whether the settings of the i-th write were certainly not in force any more at a line.
+// replaced tells whether the settings of the i-th write were certainly not in force any more at a
+// line.
 func (h *topicHistory) replaced(i int, at int64) bool {
 	return slices.ContainsFunc(h.writes[i+1:], func(x settingsWrite) bool {
 		return x.certain && x.from > h.writes[i].to && x.to < at
 	})
 }
 
-// forget drops what no call after a line can concern: IDs of which there is nothing, until a call names them again, and
-// settings that were replaced before the messages that are left were last seen. No call may be under way.
+// forget drops what no call after a line can concern: IDs of which there is nothing, until a call
+// names them again, and settings that were replaced before the messages that are left were last
+// seen. No call may be under way.
 func (h *topicHistory) forget(line int64) {
 	seen := line + 1
 	h.ids = slices.DeleteFunc(h.ids, func(t *track) bool {

@@ -15,7 +15,8 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// childVariable is the variable of the environment in which StartChild tells a child process what to do.
+// childVariable is the variable of the environment in which StartChild tells a child process what
+// to do.
 const childVariable = "PUNCTUAL_TORTURE_CHILD"
 
 // TortureSeed returns the seed of a test with a ledger, from seedrig.Of.
@@ -24,7 +25,8 @@ func TortureSeed(t testing.TB) uint64 {
 	return seedrig.Of(t)
 }
 
-// FromEnv returns the positive number that a variable of the environment has, or def if it is not set.
+// FromEnv returns the positive number that a variable of the environment has, or def if it is not
+// set.
 func FromEnv(t testing.TB, variable string, def int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -38,8 +40,9 @@ func FromEnv(t testing.TB, variable string, def int) int {
 	return n
 }
 
-// Pause returns a Workload.Pause for the tests of stores: a short one in make torture, and a longer one in make test, where the
-// workloads of many packages share the machine. Calls are under way at almost every moment with either.
+// Pause returns a Workload.Pause for the tests of stores: a short one in make torture, and a longer
+// one in make test, where the workloads of many packages share the machine. Calls are under way at
+// almost every moment with either.
 func Pause() time.Duration {
 	if Tortured() {
 		return 2 * time.Millisecond
@@ -47,8 +50,8 @@ func Pause() time.Duration {
 	return 8 * time.Millisecond
 }
 
-// Tortured reports whether make torture or another target like it runs the tests (by PUNCTUAL_TORTURE_CYCLES, which they set), so that the
-// tests try all that make test tries in part.
+// Tortured reports whether make torture or another target like it runs the tests (by
+// PUNCTUAL_TORTURE_CYCLES, which they set), so that the tests try all that make test tries in part.
 func Tortured() bool { return os.Getenv("PUNCTUAL_TORTURE_CYCLES") != "" }
 
 // Child is what a child process is told.
@@ -61,8 +64,8 @@ type Child struct {
 	Journal string
 	Process int64
 	Seed    uint64
-	// Look has the child read all that is there before it begins (Recorder.Look), which is possible only when no other process uses
-	// the store.
+	// Look has the child read all that is there before it begins (Recorder.Look), which is possible
+	// only when no other process uses the store.
 	Look bool
 }
 
@@ -92,7 +95,8 @@ func (c Child) Say(what byte) {
 const (
 	// Opening is said before the store is opened.
 	Opening byte = 'o'
-	// Working is said when the store is open, just before the child begins its work or when its first call was answered.
+	// Working is said when the store is open, just before the child begins its work or when its
+	// first call was answered.
 	Working byte = 'w'
 )
 
@@ -135,7 +139,8 @@ func StartChild(test string, c Child) (*ChildProcess, error) {
 	return p, nil
 }
 
-// Kill ends the child as kill -9 does and waits for it. It returns an error if the child had ended by itself.
+// Kill ends the child as kill -9 does and waits for it. It returns an error if the child had ended
+// by itself.
 func (p *ChildProcess) Kill() error {
 	_ = p.cmd.Process.Kill() // fails only if the child has ended, which Wait reports
 	return p.wait()

@@ -19,8 +19,8 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// Workload calls a store from many goroutines with most of what its interface can do, and has each call written
-// down for a Ledger. Runs of one history must have different process numbers.
+// Workload calls a store from many goroutines with most of what its interface can do, and has each
+// call written down for a Ledger. Runs of one history must have different process numbers.
 type Workload struct {
 	// Store is the store, or a faulty way to it.
 	Store punctual.Store
@@ -39,17 +39,18 @@ type Workload struct {
 	BigBodies bool
 	// Deadlines has some calls end early.
 	Deadlines bool
-	// ClaimTopics is how many topics a claim names at most, 0 for all there are. So the worker handles no more of its topics either, and
-	// the queue pushes to those alone. Where a store claims from each topic by itself, a claim of many may lease messages that it gives back.
+	// ClaimTopics is how many topics a claim names at most, 0 for all there are. So the worker
+	// handles no more of its topics either, and the queue pushes to those alone. Where a store
+	// claims from each topic by itself, a claim of many may lease messages that it gives back.
 	ClaimTopics int
-	// FinishedRecords has some of the rare topics, and the first topic of the worker, keep finished records, and reads those
-	// of plain pushes. The store has to keep finished records.
+	// FinishedRecords has some of the rare topics, and the first topic of the worker, keep finished
+	// records, and reads those of plain pushes. The store has to keep finished records.
 	FinishedRecords bool
-	// PurgeLive has some purges remove all that is not dead. The ledger takes such a purge to meet every message in its state at one
-	// instant, so the store must do so.
+	// PurgeLive has some purges remove all that is not dead. The ledger takes such a purge to meet
+	// every message in its state at one instant, so the store must do so.
 	PurgeLive bool
-	// Worker runs a Worker and a Queue beside the plain calls. HoldClaims holds some of the worker's claims
-	// back for so long that their leases run out on the way.
+	// Worker runs a Worker and a Queue beside the plain calls. HoldClaims holds some of the
+	// worker's claims back for so long that their leases run out on the way.
 	Worker, HoldClaims bool
 
 	rec *Recorder
@@ -67,9 +68,10 @@ type known struct {
 	due int64
 }
 
-// The topics of a workload: a few with much to do, many with little, and those of the worker. Only the rare ones
-// change their settings while the workload runs, are paused, purged as a whole and deleted; the first of the worker may keep finished
-// records. The busy ones have a companion for follow-ups, and one more topic tells of its events where the store can.
+// The topics of a workload: a few with much to do, many with little, and those of the worker. Only
+// the rare ones change their settings while the workload runs, are paused, purged as a whole and
+// deleted; the first of the worker may keep finished records. The busy ones have a companion for
+// follow-ups, and one more topic tells of its events where the store can.
 const (
 	hotTopics    = 4
 	rareTopics   = 300
@@ -103,7 +105,8 @@ func WorkloadTopics() (all []string) {
 	return append(all, tellingTopic, storekit.EventTopic(tellingTopic))
 }
 
-// claimedTopics returns the topics from which plain claims of a workload claim: all but the worker's.
+// claimedTopics returns the topics from which plain claims of a workload claim: all but the
+// worker's.
 func claimedTopics() []string {
 	return slices.DeleteFunc(WorkloadTopics(), func(topic string) bool { return strings.HasPrefix(topic, workerTopic(0)[:4]) })
 }
@@ -121,7 +124,8 @@ func (w *Workload) Begin() *Workload {
 	return w
 }
 
-// tell has the telling topic tell of all endings, for as long as any run lasts. Where this fails nothing is pushed there.
+// tell has the telling topic tell of all endings, for as long as any run lasts. Where this fails
+// nothing is pushed there.
 func (w *Workload) tell() {
 	if !w.can.Emit || w.rec.in == nil {
 		w.can.Emit = false
@@ -198,7 +202,8 @@ func (w *Workload) someTopic(r *rand.Rand) string {
 	return rareTopic(someRare(r))
 }
 
-// someRare returns the number of a rare topic. In half of the cases it is one of the first twelve, so that these have enough to do.
+// someRare returns the number of a rare topic. In half of the cases it is one of the first twelve,
+// so that these have enough to do.
 func someRare(r *rand.Rand) int {
 	if r.IntN(2) == 0 {
 		return r.IntN(12)
@@ -217,7 +222,8 @@ func someDelay(r *rand.Rand) int64 {
 	return int64(r.IntN(40))
 }
 
-// size returns the size of a body: mostly small, sometimes larger than a block of a database, and with BigBodies seldom up to the limit.
+// size returns the size of a body: mostly small, sometimes larger than a block of a database, and
+// with BigBodies seldom up to the limit.
 func (w *Workload) size(r *rand.Rand) int {
 	switch n := r.IntN(600); {
 	case n == 0 && w.BigBodies:
@@ -230,8 +236,8 @@ func (w *Workload) size(r *rand.Rand) int {
 	return 20 + r.IntN(200)
 }
 
-// message returns a new message of any kind. Those of large calls go to topics with many IDs, because where dozens of items for one
-// ID overlap, a ledger has too many orders to try.
+// message returns a new message of any kind. Those of large calls go to topics with many IDs,
+// because where dozens of items for one ID overlap, a ledger has too many orders to try.
 func (w *Workload) message(r *rand.Rand, now int64, large bool) punctual.NewMessage {
 	n := name{topic: w.someTopic(r)}
 	kind := r.IntN(5)
@@ -328,7 +334,8 @@ func (w *Workload) PushMany(r *rand.Rand, n int) error {
 
 const poolSize = 512
 
-// keep remembers an ID of which there may be a message, in the place of a random one when there are poolSize already.
+// keep remembers an ID of which there may be a message, in the place of a random one when there are
+// poolSize already.
 func (w *Workload) keep(r *rand.Rand, n known) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -339,7 +346,8 @@ func (w *Workload) keep(r *rand.Rand, n known) {
 	w.pool[r.IntN(poolSize)] = n
 }
 
-// some returns an ID of which there may be a message, or a new ID in the topic of other when none is known.
+// some returns an ID of which there may be a message, or a new ID in the topic of other when none
+// is known.
 func (w *Workload) some(r *rand.Rand, other name) known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -349,8 +357,8 @@ func (w *Workload) some(r *rand.Rand, other name) known {
 	return w.pool[r.IntN(len(w.pool))]
 }
 
-// ifDue returns a condition that the message meets if nobody has moved it since its push, or one that is a millisecond later, in one of
-// four cases and where the due time is not known.
+// ifDue returns a condition that the message meets if nobody has moved it since its push, or one
+// that is a millisecond later, in one of four cases and where the due time is not known.
 func (k known) ifDue(r *rand.Rand) time.Time {
 	if k.due == 0 || r.IntN(4) == 0 {
 		return storekit.FromMillis(k.due + 1)
@@ -418,7 +426,8 @@ func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
 	return w.settle(r, ds)
 }
 
-// settle settles most of the deliveries, leaves the others in unsettled, and settles one of those, whose lease has often run out.
+// settle settles most of the deliveries, leaves the others in unsettled, and settles one of those,
+// whose lease has often run out.
 func (w *Workload) settle(r *rand.Rand, ds []punctual.Delivery) error {
 	var ss []punctual.Settlement
 	for _, d := range ds {
@@ -494,8 +503,9 @@ func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settle
 	return s
 }
 
-// followUps returns one or two follow-ups that the store reaches: with the ID of the message or another ID of the same stem, in its topic
-// or in the companion, and with storekit.ReachAny also in any topic for pushes. It returns none if the store has no follow-ups, and for an event.
+// followUps returns one or two follow-ups that the store reaches: with the ID of the message or
+// another ID of the same stem, in its topic or in the companion, and with storekit.ReachAny also in
+// any topic for pushes. It returns none if the store has no follow-ups, and for an event.
 func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual.NewMessage) {
 	if w.can.Follow == storekit.ReachNone || isEvents(d.Topic) {
 		return nil
@@ -566,7 +576,8 @@ func (w *Workload) Inspect(_ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// purgedState returns the State of a purge of a rare topic: one state, or with PurgeLive also StateNone.
+// purgedState returns the State of a purge of a rare topic: one state, or with PurgeLive also
+// StateNone.
 func (w *Workload) purgedState(r *rand.Rand) punctual.State {
 	if w.PurgeLive {
 		return punctual.State(r.IntN(5))
@@ -574,7 +585,8 @@ func (w *Workload) purgedState(r *rand.Rand) punctual.State {
 	return punctual.State(1 + r.IntN(4))
 }
 
-// purgeSome purges from a busy topic what is due far ahead, or the dead, so that these topics do not grow without bound.
+// purgeSome purges from a busy topic what is due far ahead, or the dead, so that these topics do
+// not grow without bound.
 func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
 	q := punctual.PurgeQuery{Topic: hotTopic(r.IntN(hotTopics)), State: punctual.StateDead}
 	if r.IntN(2) == 0 {
@@ -586,7 +598,8 @@ func (w *Workload) purgeSome(ctx context.Context, r *rand.Rand) error {
 	return err
 }
 
-// someSettings returns a patch for a rare topic that sets all that wholePatch sets. Groups stay none, because nobody copies for them here.
+// someSettings returns a patch for a rare topic that sets all that wholePatch sets. Groups stay
+// none, because nobody copies for them here.
 func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 	s := punctual.DefaultSettings()
 	s.Lease = []time.Duration{30 * time.Second, 50 * time.Millisecond, 200 * time.Millisecond}[r.IntN(3)]
@@ -607,7 +620,8 @@ func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 // recordRetention is for how long finished records are kept: longer than any run takes.
 const recordRetention = 30 * 24 * time.Hour
 
-// wholePatch returns a patch that sets every setting as in s, except Partitions, which are fixed once the topic exists.
+// wholePatch returns a patch that sets every setting as in s, except Partitions, which are fixed
+// once the topic exists.
 func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	return punctual.SettingsPatch{
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
@@ -661,7 +675,8 @@ func (w *Workload) work(ctx context.Context) {
 	_ = queue.Close(stop)
 }
 
-// handledTopics returns how many of the worker's topics the worker handles and the queue pushes to: the first ones.
+// handledTopics returns how many of the worker's topics the worker handles and the queue pushes to:
+// the first ones.
 func (w *Workload) handledTopics() int {
 	if w.ClaimTopics > 0 {
 		return min(w.ClaimTopics, workerTopics)
@@ -690,7 +705,8 @@ func (w *Workload) enqueue(r *rand.Rand, q *punctual.Queue) error {
 	return err
 }
 
-// holdSome returns a Recorder.hold that holds about one answer in a hundred back for eight times the lease.
+// holdSome returns a Recorder.hold that holds about one answer in a hundred back for eight times
+// the lease.
 func holdSome(seed uint64) func(context.Context) {
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, 77))
@@ -708,7 +724,8 @@ func holdSome(seed uint64) func(context.Context) {
 	}
 }
 
-// handle is a handler that acks, fails, snoozes, retries, discards or panics, and now and then works for two leases.
+// handle is a handler that acks, fails, snoozes, retries, discards or panics, and now and then
+// works for two leases.
 func handle(ctx context.Context, d *punctual.Delivery) error {
 	r := rand.New(rand.NewPCG(uint64(d.Token), uint64(d.Attempt)))
 	lasts := time.Duration(r.IntN(3000)) * time.Microsecond

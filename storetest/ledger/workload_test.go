@@ -55,7 +55,8 @@ func TestClaimTopicsBoundsAllClaims(t *testing.T) {
 	}
 }
 
-// A whole patch leaves no setting out but Partitions, so that it makes any settings out of any others. The ledger relies on that.
+// A whole patch leaves no setting out but Partitions, so that it makes any settings out of any
+// others. The ledger relies on that.
 func TestWholePatch(t *testing.T) {
 	patch := reflect.ValueOf(wholePatch(punctual.DefaultSettings()))
 	for i := range patch.NumField() {

@@ -1,9 +1,9 @@
-// Package promise names the promises of Punctual. A failure of the suite that shows a broken promise says its name, mostly at the
-// beginning.
+// Package promise names the promises of Punctual. A failure of the suite that shows a broken
+// promise says its name, mostly at the beginning.
 package promise
 
-// The promises by the numbers of docs/promises.md. Of P10 the suite checks only that events which nobody reads are removed, and that
-// one step of a schedule stores no more than 50 occurrences.
+// The promises by the numbers of docs/promises.md. Of P10 the suite checks only that events which
+// nobody reads are removed, and that one step of a schedule stores no more than 50 occurrences.
 const (
 	P1  = "P1 no loss"
 	P2  = "P2 never early"

@@ -13,15 +13,16 @@ import (
 	"github.com/punctualmq/punctual/worker"
 )
 
-// raceWorkers is how many workers take part in a race, and raceHands how many handlers each runs at a time.
+// raceWorkers is how many workers take part in a race, and raceHands how many handlers each runs at
+// a time.
 const (
 	raceWorkers = 2
 	raceHands   = 3
 )
 
-// raceWorker is a Worker that takes part in a race, and what it and its handlers saw: which message was
-// handled from when to when, and under which lease. The worker uses a raceStore, which holds some answers
-// back for longer than the leases last.
+// raceWorker is a Worker that takes part in a race, and what it and its handlers saw: which message
+// was handled from when to when, and under which lease. The worker uses a raceStore, which holds
+// some answers back for longer than the leases last.
 type raceWorker struct {
 	*race
 	lease time.Duration
@@ -83,7 +84,8 @@ func (w *raceWorker) record(e event, call int64) {
 	}
 }
 
-// handle is the handler. It works for up to two leases, so that some of its leases have to be renewed.
+// handle is the handler. It works for up to two leases, so that some of its leases have to be
+// renewed.
 func (w *raceWorker) handle(ctx context.Context, d *punctual.Delivery) error {
 	call := w.order.Add(1)
 	now, err := w.store.Now(w.ctx)
@@ -111,14 +113,15 @@ func (w *raceWorker) handle(ctx context.Context, d *punctual.Delivery) error {
 	return nil
 }
 
-// raceStore is the store as a worker in a race sees it. It records claims and settlements, and hands the other calls on. It
-// has no Unwrap, because a worker needs only the Store.
+// raceStore is the store as a worker in a race sees it. It records claims and settlements, and
+// hands the other calls on. It has no Unwrap, because a worker needs only the Store.
 type raceStore struct {
 	store punctual.Store
 	w     *raceWorker
 }
 
-// Claim waits 50 ms at most. It holds about every fourth answer with deliveries back for up to two leases.
+// Claim waits 50 ms at most. It holds about every fourth answer with deliveries back for up to two
+// leases.
 func (s raceStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	c.Wait = min(c.Wait, 50*time.Millisecond)
 	call := s.w.order.Add(1)

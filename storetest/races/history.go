@@ -32,14 +32,17 @@ const (
 	opEnd
 )
 
-// event is one call for one message, as seen by the client that made it. Which fields are set depends on the kind.
+// event is one call for one message, as seen by the client that made it. Which fields are set
+// depends on the kind.
 type event struct {
 	Op opKind
-	// Call and Return order the calls of all clients: if a.Return < b.Call, then a had returned before b began.
+	// Call and Return order the calls of all clients: if a.Return < b.Call, then a had returned
+	// before b began.
 	Call, Return int64
 	Topic, ID    string
-	// Life is the body of the message. Because every push has a body of its own, Life distinguishes messages that had the same ID
-	// one after the other. It is empty for a cancel and a reschedule, which name a message by its ID alone.
+	// Life is the body of the message. Because every push has a body of its own, Life distinguishes
+	// messages that had the same ID one after the other. It is empty for a cancel and a reschedule,
+	// which name a message by its ID alone.
 	Life string
 
 	// Push has the outcome of a push.
@@ -51,11 +54,13 @@ type event struct {
 	Token int64
 	Verb  punctual.Verb
 	Delay time.Duration
-	// Now is the store's clock, read before the settlement was called, or before the handler can have started. After is the same
-	// clock, read after the settlement of a worker, or inside the handler.
+	// Now is the store's clock, read before the settlement was called, or before the handler can
+	// have started. After is the same clock, read after the settlement of a worker, or inside the
+	// handler.
 	Now, After time.Time
 
-	// Due is the due time that the store returned with a push, a reschedule or a delivery, or that a follow-up asked for.
+	// Due is the due time that the store returned with a push, a reschedule or a delivery, or that
+	// a follow-up asked for.
 	Due                   time.Time
 	Delivered, LeaseUntil time.Time
 	Attempt               int
@@ -97,12 +102,13 @@ type violation struct {
 
 func (v violation) String() string { return v.Promise + ": " + v.Text }
 
-// checkHistory returns what its rules find broken in a complete history of a store. A history is complete when it has all calls
-// since the store was empty, and when nothing in the store was scheduled, ready or leased after the last call. checkHistory
-// is a pure function of what the clients saw. It knows nothing of any store, so that it judges all stores alike.
+// checkHistory returns what its rules find broken in a complete history of a store. A history is
+// complete when it has all calls since the store was empty, and when nothing in the store was
+// scheduled, ready or leased after the last call. checkHistory is a pure function of what the
+// clients saw. It knows nothing of any store, so that it judges all stores alike.
 //
-// Each rule holds whatever the order in which overlapping calls took effect, because the order cannot be known from
-// outside. jumps allows attempts to skip numbers, as WithLossyClaims says.
+// Each rule holds whatever the order in which overlapping calls took effect, because the order
+// cannot be known from outside. jumps allows attempts to skip numbers, as WithLossyClaims says.
 func checkHistory(events []event, jumps bool) []violation {
 	var out []violation
 	for _, h := range byID(events) {
@@ -203,7 +209,8 @@ func (h *idHistory) settlesOf(token int64) []event {
 	return h.settles[from:to]
 }
 
-// violated returns one violation of promise. Its text is what, followed by a line for each event that shows it.
+// violated returns one violation of promise. Its text is what, followed by a line for each event
+// that shows it.
 func violated(promise, what string, events ...event) []violation {
 	for _, e := range events {
 		what += "\n\t" + e.String()
@@ -317,8 +324,9 @@ func overlapping(h *idHistory) (out []violation) {
 	return out
 }
 
-// startedLate: a handler starts under a lease that was delivered and that has not ended, and only one handler does. Whether the lease
-// had ended is judged by a reading of the store's clock from before the handler can have started.
+// startedLate: a handler starts under a lease that was delivered and that has not ended, and only
+// one handler does. Whether the lease had ended is judged by a reading of the store's clock from
+// before the handler can have started.
 func startedLate(h *idHistory) (out []violation) {
 	seen := make(map[int64]bool)
 	for _, s := range h.starts {
@@ -338,7 +346,8 @@ func startedLate(h *idHistory) (out []violation) {
 	return out
 }
 
-// latestEnd returns when the lease of d ends at the latest, with all extensions that were called before the given moment.
+// latestEnd returns when the lease of d ends at the latest, with all extensions that were called
+// before the given moment.
 func (h *idHistory) latestEnd(d event, before int64) time.Time {
 	end := d.LeaseUntil
 	for _, s := range h.settlesOf(d.Token) {
@@ -351,7 +360,8 @@ func (h *idHistory) latestEnd(d event, before int64) time.Time {
 	return end
 }
 
-// handledTwice: no handler starts while another one of the same message runs under a lease that lasts.
+// handledTwice: no handler starts while another one of the same message runs under a lease that
+// lasts.
 func handledTwice(h *idHistory) (out []violation) {
 	for _, b := range h.starts {
 		for _, a := range h.starts {
@@ -375,9 +385,9 @@ func (h *idHistory) runsAt(a event, moment int64) bool {
 	return a.Return < moment && !slices.ContainsFunc(h.ends, func(e event) bool { return e.Token == a.Token && e.Call < moment })
 }
 
-// leaseEnd returns when the lease of d ended at the earliest, and true if the lease may have been ended by a settlement
-// before next. The settlements of one token come from one client, one
-// after the other.
+// leaseEnd returns when the lease of d ended at the earliest, and true if the lease may have been
+// ended by a settlement before next. The settlements of one token come from one client, one after
+// the other.
 func (h *idHistory) leaseEnd(d, next event) (time.Time, bool) {
 	end := d.LeaseUntil
 	last := int64(-1)
@@ -435,8 +445,8 @@ func (h *idHistory) deliveredBefore(s event) (event, bool) {
 	return event{}, false
 }
 
-// resurrected: after its ack, its discard, or another verb than an extension answered with ErrCancelled, a
-// message is not delivered again.
+// resurrected: after its ack, its discard, or another verb than an extension answered with
+// ErrCancelled, a message is not delivered again.
 func resurrected(h *idHistory) (out []violation) {
 	for _, s := range h.settles {
 		cancelled := errors.Is(s.Err, punctual.ErrCancelled) && s.Verb != punctual.SettleExtend
@@ -456,8 +466,9 @@ func resurrected(h *idHistory) (out []violation) {
 	return out
 }
 
-// cancelledDelivered: no claim that began after a cancel was answered done, leased or not found returns a message that was pushed
-// before the cancel. After done or not found, no token of the message is accepted either.
+// cancelledDelivered: no claim that began after a cancel was answered done, leased or not found
+// returns a message that was pushed before the cancel. After done or not found, no token of the
+// message is accepted either.
 func cancelledDelivered(h *idHistory) (out []violation) {
 	for _, c := range h.cancels {
 		if c.Err != nil && !errors.Is(c.Err, punctual.ErrLeased) && !errors.Is(c.Err, punctual.ErrNotFound) {
@@ -490,8 +501,9 @@ func (h *idHistory) acceptedAfter(c, d event) (out []violation) {
 	return out
 }
 
-// attemptsMiscounted: attempts go up by one with each delivery, but a snooze and a release take their attempt back. Where the
-// answer to one of them says that nobody knows whether the store carried it out, both counts are right.
+// attemptsMiscounted: attempts go up by one with each delivery, but a snooze and a release take
+// their attempt back. Where the answer to one of them says that nobody knows whether the store
+// carried it out, both counts are right.
 func attemptsMiscounted(h *idHistory) (out []violation) {
 	for _, l := range h.lives {
 		least, most := 1, 1
@@ -518,7 +530,8 @@ func attemptsMiscounted(h *idHistory) (out []violation) {
 	return out
 }
 
-// takenBack reports whether a snooze or a release has taken the attempt of a token back, and whether one may have.
+// takenBack reports whether a snooze or a release has taken the attempt of a token back, and
+// whether one may have.
 func (h *idHistory) takenBack(token int64) (taken, perhaps bool) {
 	for _, s := range h.settlesOf(token) {
 		if s.Verb == punctual.SettleSnooze || s.Verb == punctual.SettleRelease {
@@ -560,8 +573,8 @@ func (h *idHistory) mayHaveEnded(l *life, before int64) bool {
 		})
 }
 
-// endedByHolder reports whether a settlement called before the given moment has ended the message for good, and whether one may have
-// because its outcome is not known.
+// endedByHolder reports whether a settlement called before the given moment has ended the message
+// for good, and whether one may have because its outcome is not known.
 func (h *idHistory) endedByHolder(l *life, before int64) (ended, perhaps bool) {
 	for _, d := range l.deliveries {
 		for _, s := range h.settlesOf(d.Token) {
@@ -599,8 +612,9 @@ func unaccounted(h *idHistory) []violation {
 	return nil
 }
 
-// stillOpen counts the messages that their holder did not end and that are not dead at the end. Those that their holder
-// may have ended it counts in unsure. It reports those that nobody can have ended.
+// stillOpen counts the messages that their holder did not end and that are not dead at the end.
+// Those that their holder may have ended it counts in unsure. It reports those that nobody can have
+// ended.
 func (h *idHistory) stillOpen() (open, unsure int, out []violation) {
 	const end = int64(1<<63 - 1)
 	for _, l := range h.lives {

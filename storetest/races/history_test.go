@@ -62,8 +62,8 @@ func rescheduled(due int) event {
 
 func dead(life string) event { return event{Op: opDead, Life: life} }
 
-// during sets the order of an event's call, so that it can overlap other calls. Without it the call of event i of a history lasts from
-// 10i to 10i+5.
+// during sets the order of an event's call, so that it can overlap other calls. Without it the call
+// of event i of a history lasts from 10i to 10i+5.
 func (e event) during(call, ret int64) event {
 	e.Call, e.Return = call, ret
 	return e

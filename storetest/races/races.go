@@ -1,5 +1,5 @@
-// Package races lets goroutines and workers fight over a few messages of a store, and finds the promises that are broken
-// in what they saw.
+// Package races lets goroutines and workers fight over a few messages of a store, and finds the
+// promises that are broken in what they saw.
 package races
 
 import (
@@ -37,9 +37,9 @@ const (
 // orders is the topic that all clients use.
 const orders = "orders"
 
-// Run lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers handle them.
-// It uses the real clock, with leases so short that many run out, and judges what they saw with checkHistory. It finds
-// most under -race. It takes a few seconds.
+// Run lets goroutines push, claim, settle, cancel and reschedule the same few messages, and workers
+// handle them. It uses the real clock, with leases so short that many run out, and judges what they
+// saw with checkHistory. It finds most under -race. It takes a few seconds.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	r := &race{ctx: t.Context(), store: open(t, nil), lasts: raceTime}
 	if a, err := punctual.As[storekit.AbilityReporter](r.store); err == nil {
@@ -58,7 +58,8 @@ func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	storetest.CheckSound(t, r.store)
 }
 
-// reportHistory fails the test with the first ten violations. If there are no more, it logs how many events of each kind there were.
+// reportHistory fails the test with the first ten violations. If there are no more, it logs how
+// many events of each kind there were.
 func reportHistory(t storetest.T, history []event, lossyClaims bool) {
 	t.Helper()
 	found := checkHistory(history, lossyClaims)
@@ -179,7 +180,8 @@ func (c *raceClient) few(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }
 
-// record keeps an event whose call has returned. call is the number that was drawn from race.order before the call.
+// record keeps an event whose call has returned. call is the number that was drawn from race.order
+// before the call.
 func (c *raceClient) record(e event, call int64) {
 	e.Topic, e.Call, e.Return = orders, call, c.order.Add(1)
 	c.events = append(c.events, e)
@@ -237,7 +239,8 @@ func (c *raceClient) amend() error {
 	return nil
 }
 
-// told notes the due time that an answer gave for an ID. The zero Time, with which an answer gives none, changes nothing.
+// told notes the due time that an answer gave for an ID. The zero Time, with which an answer gives
+// none, changes nothing.
 func (c *raceClient) told(id string, due time.Time) {
 	if c.dues == nil {
 		c.dues = make(map[string]time.Time)
@@ -247,8 +250,8 @@ func (c *raceClient) told(id string, due time.Time) {
 	}
 }
 
-// ifDue returns the IfDue of a change: in two of three draws the zero Time, else the due time that this client was last told for the ID.
-// Other clients may have moved the message since.
+// ifDue returns the IfDue of a change: in two of three draws the zero Time, else the due time that
+// this client was last told for the ID. Other clients may have moved the message since.
 func (c *raceClient) ifDue(id string) time.Time {
 	if c.rnd.IntN(3) > 0 {
 		return time.Time{}
@@ -256,8 +259,8 @@ func (c *raceClient) ifDue(id string) time.Time {
 	return c.dues[id]
 }
 
-// attempts returns a small bound of attempts for about half of the messages if the store has an Inspector, with which noteDead finds the
-// dead. For all others it returns the largest bound.
+// attempts returns a small bound of attempts for about half of the messages if the store has an
+// Inspector, with which noteDead finds the dead. For all others it returns the largest bound.
 func (c *raceClient) attempts() int {
 	if _, err := punctual.As[punctual.Inspector](c.store); err == nil && c.rnd.IntN(2) == 0 {
 		return 3
@@ -293,12 +296,14 @@ func (c *raceClient) settle(d event, v punctual.Verb, delay time.Duration, then 
 	return nil
 }
 
-// errPerhaps is the outcome of a follow-up of which nobody is told whether it was stored, or was not because its ID was in use.
+// errPerhaps is the outcome of a follow-up of which nobody is told whether it was stored, or was
+// not because its ID was in use.
 var errPerhaps = fmt.Errorf("nobody is told what became of a follow-up: %w", punctual.ErrIndeterminate)
 
-// followUpEvent returns the event of the follow-up m of a settlement of d by v, as if m had been pushed. err is the error of the
-// settlement. A follow-up with the ID of d was stored after an ack, because the ID is free then, and has replaced the message after
-// a snooze. What became of any other follow-up is not known.
+// followUpEvent returns the event of the follow-up m of a settlement of d by v, as if m had been
+// pushed. err is the error of the settlement. A follow-up with the ID of d was stored after an ack,
+// because the ID is free then, and has replaced the message after a snooze. What became of any
+// other follow-up is not known.
 func followUpEvent(d event, v punctual.Verb, m *punctual.NewMessage, err error) event {
 	e := event{Op: opPush, ID: m.ID, Life: string(m.Body), Due: m.Due, MaxAttempts: m.MaxAttempts, Err: err}
 	switch {
@@ -313,8 +318,8 @@ func followUpEvent(d event, v punctual.Verb, m *punctual.NewMessage, err error) 
 	return e
 }
 
-// followed settles, and now and then with a follow-up if the store can store one: with the ID of the message or, if the store reaches
-// every ID, with another one.
+// followed settles, and now and then with a follow-up if the store can store one: with the ID of
+// the message or, if the store reaches every ID, with another one.
 func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) error {
 	if c.reach == storekit.ReachNone || c.rnd.IntN(3) > 0 {
 		return c.settle(d, v, delay)
@@ -336,8 +341,8 @@ func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) err
 	return c.settle(d, v, delay, m)
 }
 
-// consume claims, and settles each delivery or leaves it for later. When there are many left for later it settles the oldest of them,
-// whose lease has often run out.
+// consume claims, and settles each delivery or leaves it for later. When there are many left for
+// later it settles the oldest of them, whose lease has often run out.
 func (c *raceClient) consume() error {
 	ds, err := c.claim(punctual.Claim{
 		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: limits.MinLease + c.few(40*time.Millisecond),
@@ -372,8 +377,8 @@ func (c *raceClient) handle(d event) error {
 	return c.any(d)
 }
 
-// any settles with any verb but discard, which would leave too many dead. The delivery of an extended
-// lease stays in unsettled.
+// any settles with any verb but discard, which would leave too many dead. The delivery of an
+// extended lease stays in unsettled.
 func (c *raceClient) any(d event) error {
 	switch c.rnd.IntN(5) {
 	case 0:

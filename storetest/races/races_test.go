@@ -48,7 +48,8 @@ func TestSlowRacesKillMutants(t *testing.T) {
 	}
 }
 
-// TestRacesSeeLateWorkers: it happens in races that a delivery comes to a worker after its lease has ended, and no promise is broken then.
+// TestRacesSeeLateWorkers: it happens in races that a delivery comes to a worker after its lease
+// has ended, and no promise is broken then.
 func TestRacesSeeLateWorkers(t *testing.T) {
 	for range 20 { // the scheduler decides how much meets in one race
 		r := &race{ctx: t.Context(), store: memstore.New(nil), lasts: 500 * time.Millisecond}

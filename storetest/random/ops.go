@@ -76,8 +76,9 @@ func (c *comparison) newMessage(t *rapid.T) punctual.NewMessage {
 	return m
 }
 
-// kept returns for how long something is kept: for so long that it stays, if the clock may step back. Otherwise what was past its
-// retention by the time before a step would be there again unless a sweep has removed it, and each store chooses when it sweeps.
+// kept returns for how long something is kept: for so long that it stays, if the clock may step
+// back. Otherwise what was past its retention by the time before a step would be there again unless
+// a sweep has removed it, and each store chooses when it sweeps.
 func (c *comparison) kept(length time.Duration) time.Duration {
 	if c.steps && length > 0 {
 		return 1000 * time.Hour
@@ -85,8 +86,9 @@ func (c *comparison) kept(length time.Duration) time.Duration {
 	return length
 }
 
-// ifDue draws the IfDue of a change. In half of the draws it is zero. Else it is the due time of the message in the model, or the time
-// of the store's clock, often moved back by a microsecond, which rounding up undoes, or by a millisecond, which it does not undo.
+// ifDue draws the IfDue of a change. In half of the draws it is zero. Else it is the due time of
+// the message in the model, or the time of the store's clock, often moved back by a microsecond,
+// which rounding up undoes, or by a millisecond, which it does not undo.
 func (c *comparison) ifDue(t *rapid.T, topic, id string) time.Time {
 	at := c.told
 	switch info, err := c.model.Get(c.ctx, topic, id); rapid.IntRange(0, 5).Draw(t, "condition") {
@@ -165,8 +167,9 @@ func (c *comparison) claim(t *rapid.T) {
 	c.followClaim(q, ds)
 }
 
-// followClaim lets the model claim what the store chose, topic by topic. Where the claim went on to another topic, or had room for
-// more, although PerTopic allowed more of this topic, the topic must have no further message that is due.
+// followClaim lets the model claim what the store chose, topic by topic. Where the claim went on to
+// another topic, or had room for more, although PerTopic allowed more of this topic, the topic must
+// have no further message that is due.
 func (c *comparison) followClaim(q punctual.Claim, ds []punctual.Delivery) {
 	left := ds
 	for _, topic := range q.Topics {
@@ -211,7 +214,8 @@ func (c *comparison) followTopic(topic string, ds []punctual.Delivery, length ti
 	}
 }
 
-// promiseOf returns the promise that the delivery of a message breaks if no claim may return the message.
+// promiseOf returns the promise that the delivery of a message breaks if no claim may return the
+// message.
 func (c *comparison) promiseOf(topic, id string) string {
 	info, err := c.model.Get(c.ctx, topic, id)
 	switch {
@@ -245,8 +249,8 @@ func (c *comparison) settings(topic string) punctual.Settings {
 	return set
 }
 
-// followEnded ends in the model the messages that the store's claim has ended. The contract leaves open how many a
-// claim ends beside its deliveries.
+// followEnded ends in the model the messages that the store's claim has ended. The contract leaves
+// open how many a claim ends beside its deliveries.
 func (c *comparison) followEnded(topic string) {
 	if c.settings(topic).DeliveryPaused {
 		return
@@ -285,8 +289,8 @@ func (c *comparison) sameDelivery(got, want punctual.Delivery) {
 	}
 }
 
-// settlement draws a settlement of one of the eight newest leases, now and then with a wrong token. It returns the settlement with
-// the token of the store and with that of the model.
+// settlement draws a settlement of one of the eight newest leases, now and then with a wrong token.
+// It returns the settlement with the token of the store and with that of the model.
 func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 	back := rapid.IntRange(1, min(len(c.leases), 8)).Draw(t, "lease back")
 	l := c.leases[len(c.leases)-back]
@@ -315,7 +319,8 @@ func (c *comparison) settlement(t *rapid.T) (got, want punctual.Settlement) {
 	return got, want
 }
 
-// followUps draws follow-ups of a settlement, only such as the store reaches. A verb that may have none gets some now and then.
+// followUps draws follow-ups of a settlement, only such as the store reaches. A verb that may have
+// none gets some now and then.
 func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punctual.NewMessage) {
 	may := x.Verb == punctual.SettleAck || x.Verb == punctual.SettleSnooze || x.Verb == punctual.SettleDiscard
 	if c.can.Follow == storekit.ReachNone || !may && rapid.IntRange(0, 31).Draw(t, "follow-ups that may not be") < 31 {
@@ -336,7 +341,8 @@ func (c *comparison) followUps(t *rapid.T, x *punctual.Settlement) (then []punct
 	return then
 }
 
-// family returns those topics of the history that a store with storekit.ReachFamily reaches from a topic.
+// family returns those topics of the history that a store with storekit.ReachFamily reaches from a
+// topic.
 func (c *comparison) family(topic string) (out []string) {
 	parent, _ := storekit.Companion(topic)
 	for _, other := range c.topics {
@@ -347,7 +353,8 @@ func (c *comparison) family(topic string) (out []string) {
 	return out
 }
 
-// modelToken returns the model's token of the lease that the settlement names, or -1, which no lease has.
+// modelToken returns the model's token of the lease that the settlement names, or -1, which no
+// lease has.
 func (c *comparison) modelToken(s punctual.Settlement) int64 {
 	for _, l := range c.leases {
 		if l.topic == s.Topic && l.id == s.ID && l.token == s.Token {
@@ -556,8 +563,8 @@ func (c *comparison) lookAtFinished(t *rapid.T) {
 	c.sameFinished(fq)
 }
 
-// sameRecord compares the finished record of an ID. If the store can be reopened, its record may have no Delivered, because a store
-// that was opened anew may have lost when the lease began.
+// sameRecord compares the finished record of an ID. If the store can be reopened, its record may
+// have no Delivered, because a store that was opened anew may have lost when the lease began.
 func (c *comparison) sameRecord(topic, id string) {
 	if c.keeper == nil {
 		return
@@ -610,7 +617,8 @@ func (c *comparison) compareStats() {
 	}
 }
 
-// compareAll compares every message in every state, the finished records and the events, and runs the store's own scan.
+// compareAll compares every message in every state, the finished records and the events, and runs
+// the store's own scan.
 func (c *comparison) compareAll() {
 	c.sync()
 	for _, topic := range c.topics {
@@ -641,8 +649,8 @@ func (c *comparison) compareAll() {
 	c.checkSound()
 }
 
-// sameEvents compares the events of a topic in both stores. The order and the IDs of events are not compared, because IDs are made from
-// the counter of tokens, which differs.
+// sameEvents compares the events of a topic in both stores. The order and the IDs of events are not
+// compared, because IDs are made from the counter of tokens, which differs.
 func (c *comparison) sameEvents(topic string) {
 	told := func(in punctual.Inspector) map[event.Event]int {
 		list, err := compare.List(c.ctx, in, punctual.ListQuery{Topic: storekit.EventTopic(topic), State: punctual.StateReady})
@@ -675,7 +683,8 @@ func (c *comparison) sameEvents(topic string) {
 	}
 }
 
-// sameMessages compares two lists without their order. compare.List has checked that each is in the order of time.
+// sameMessages compares two lists without their order. compare.List has checked that each is in the
+// order of time.
 func (c *comparison) sameMessages(topic string, state punctual.State, got, want []punctual.Info) {
 	if len(got) != len(want) {
 		c.broken(promise.P1, "%s holds %d %s messages; want %d", topic, len(got), state, len(want))

@@ -1,4 +1,5 @@
-// Package random compares long random histories on a store with the same histories on package memstore.
+// Package random compares long random histories on a store with the same histories on package
+// memstore.
 package random
 
 import (
@@ -26,16 +27,17 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Run performs random histories on a store and on package memstore side by side. It
-// compares every answer, and after each of six parts of a history everything that is stored. The store needs an
+// Run performs random histories on a store and on package memstore side by side. It compares every
+// answer, and after each of six parts of a history everything that is stored. The store needs an
 // Inspector. With storetest.WithReopen it is reopened after each part.
 //
-// The model follows the store in what the contract leaves open: which of equally due messages a claim takes, how many messages a
-// claim ends beside those that it takes, the values of tokens, and how the store's clock catches up after a step back.
+// The model follows the store in what the contract leaves open: which of equally due messages a
+// claim takes, how many messages a claim ends beside those that it takes, the values of tokens, and
+// how the store's clock catches up after a step back.
 //
-// A failure is made as short as possible and logged with the one command that repeats
-// it. The number of histories is -rapid.checks, or else what the environment variable PUNCTUAL_HISTORIES says, or
-// else 25. The length of their parts is -rapid.steps, by default that of package rapid.
+// A failure is made as short as possible and logged with the one command that repeats it. The
+// number of histories is -rapid.checks, or else what the environment variable PUNCTUAL_HISTORIES
+// says, or else 25. The length of their parts is -rapid.steps, by default that of package rapid.
 func Run(t *testing.T, open storetest.Open, opts ...storetest.Option) {
 	if _, err := punctual.As[punctual.Inspector](open(t, storekit.NewManualClock(noon))); err != nil {
 		t.Skipf("skipped: the comparison needs an Inspector: %v", err)
@@ -65,8 +67,8 @@ type opener struct {
 // noon is where the clocks of a history start: whole milliseconds, far from any edge.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// setHistories tells package rapid how many histories there are, unless -rapid.checks does. The flag belongs to the
-// process, so it is set once, before the first history.
+// setHistories tells package rapid how many histories there are, unless -rapid.checks does. The
+// flag belongs to the process, so it is set once, before the first history.
 var setHistories = sync.OnceFunc(func() {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
@@ -129,7 +131,8 @@ type comparison struct {
 
 	topics []string
 	leases []lease // every lease ever, newest last
-	// partitions is how many the store's topics have, by their settings. Those of the model say one.
+	// partitions is how many the store's topics have, by their settings. Those of the model say
+	// one.
 	partitions int
 	can        storekit.Abilities // of the store
 }
@@ -140,8 +143,8 @@ type lease struct {
 	token, model int64
 }
 
-// eras is the number of parts of a history. Each part ends with a complete comparison and, if the store
-// can be reopened, with a reopened store and another comparison.
+// eras is the number of parts of a history. Each part ends with a complete comparison and, if the
+// store can be reopened, with a reopened store and another comparison.
 const eras = 6
 
 func compareHistory(r *rapid.T, o opener) {
@@ -193,7 +196,8 @@ func (c *comparison) inspect() {
 	}
 }
 
-// actions returns the actions of a history, which are drawn evenly. Those that matter most are there more than once.
+// actions returns the actions of a history, which are drawn evenly. Those that matter most are
+// there more than once.
 func (c *comparison) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim,
@@ -210,8 +214,8 @@ func (c *comparison) broken(promise, format string, args ...any) {
 	c.Fatalf("%s: %s", promise, fmt.Sprintf(format, args...))
 }
 
-// sync puts the model's clock to that of the store. The store's clock must not run backwards, but in stepClock, and
-// must stand still while the clock that it was given does.
+// sync puts the model's clock to that of the store. The store's clock must not run backwards, but
+// in stepClock, and must stand still while the clock that it was given does.
 func (c *comparison) sync() {
 	c.Helper()
 	now, err := c.store.Now(c.ctx)
@@ -258,7 +262,8 @@ func (c *comparison) stepBack(t *rapid.T) {
 	c.Logf("set back by %v", d)
 }
 
-// stepClock sets the clock back by more, and the store's clock steps. The model steps by the same time.
+// stepClock sets the clock back by more, and the store's clock steps. The model steps by the same
+// time.
 func (c *comparison) stepClock(t *rapid.T) {
 	keeper, err := punctual.As[storekit.ClockKeeper](c.store)
 	if err != nil || !c.steps {

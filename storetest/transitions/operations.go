@@ -9,11 +9,13 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// operation is one thing that somebody may do to a message: by its ID, by a lease of it, or by a claim of its topic.
+// operation is one thing that somebody may do to a message: by its ID, by a lease of it, or by a
+// claim of its topic.
 type operation struct {
 	name string
 	do   func(s *scene)
-	// alone tells that the operation acts on all messages of the topic, so that it needs a topic without those of other operations.
+	// alone tells that the operation acts on all messages of the topic, so that it needs a topic
+	// without those of other operations.
 	alone bool
 }
 
@@ -49,8 +51,8 @@ var ifExists = []string{
 	punctual.IfExistsKeep: "keep", punctual.IfExistsReplace: "replace", punctual.IfExistsFail: "fail", punctual.IfExistsReplaceDead: "replace the dead",
 }
 
-// conditions are added to the due time of a message, and the sum is the IfDue of a change. Rounded up, two of the sums are the due
-// time, and the other ones are not.
+// conditions are added to the due time of a message, and the sum is the IfDue of a change. Rounded
+// up, two of the sums are the due time, and the other ones are not.
 var conditions = []time.Duration{0, -time.Microsecond, time.Microsecond, -time.Millisecond, time.Hour}
 
 // table collects operations.

@@ -13,8 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// scene is a topic of one store with messages that go through a situation together, one for each operation. It writes
-// down what the store answers, for each message by itself.
+// scene is a topic of one store with messages that go through a situation together, one for each
+// operation. It writes down what the store answers, for each message by itself.
 type scene struct {
 	store     punctual.Store
 	inspector punctual.Inspector
@@ -31,14 +31,15 @@ type scene struct {
 type message struct {
 	id   string
 	text strings.Builder
-	// token is that of the message's newest lease, and stale that of the lease before. Each is 0 until there was such a lease.
+	// token is that of the message's newest lease, and stale that of the lease before. Each is 0
+	// until there was such a lease.
 	token, stale int64
 }
 
 func (m *message) note(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
 
-// tokenOf returns the token of the newest lease or, for "stale", that of the lease before. Where there was no such lease it returns 1,
-// which is not the current token of the message.
+// tokenOf returns the token of the newest lease or, for "stale", that of the lease before. Where
+// there was no such lease it returns 1, which is not the current token of the message.
 func (m *message) tokenOf(which string) int64 {
 	if which == "stale" {
 		return max(m.stale, 1)
@@ -60,8 +61,8 @@ func (s *scene) all(format string, args ...any) {
 	}
 }
 
-// answer returns the code of an error and whether the error is definite. The text of the error is left out, because it differs between
-// stores.
+// answer returns the code of an error and whether the error is definite. The text of the error is
+// left out, because it differs between stores.
 func answer(err error) string {
 	if err == nil {
 		return "done"
@@ -158,8 +159,8 @@ func (s *scene) settleAs(v punctual.Verb, token string, change func(x *punctual.
 	}
 }
 
-// follow settles by a verb with two follow-ups: one for a companion of the topic, with an ID that is free there, and the one that then
-// returns.
+// follow settles by a verb with two follow-ups: one for a companion of the topic, with an ID that
+// is free there, and the one that then returns.
 func (s *scene) follow(v punctual.Verb, token string, then func(x *punctual.Settlement) punctual.NewMessage) {
 	s.settleAs(v, token, func(x *punctual.Settlement) {
 		if v == punctual.SettleSnooze {
@@ -170,7 +171,8 @@ func (s *scene) follow(v punctual.Verb, token string, then func(x *punctual.Sett
 	})
 }
 
-// The companion of the topic to which follow-ups go, and what is added to the ID of a message for its follow-up there.
+// The companion of the topic to which follow-ups go, and what is added to the ID of a message for
+// its follow-up there.
 const (
 	companion = "@then"
 	followUp  = "~then"
@@ -180,7 +182,8 @@ func (s *scene) amend(c punctual.Change, delay time.Duration) {
 	s.amendIf(c, delay, func(*message) time.Time { return time.Time{} })
 }
 
-// dueBut returns the due time of a message plus by, or the beginning of the scene where there is no message.
+// dueBut returns the due time of a message plus by, or the beginning of the scene where there is no
+// message.
 func (s *scene) dueBut(m *message, by time.Duration) time.Time {
 	info, err := s.inspector.Get(context.Background(), s.topic, m.id)
 	if err != nil {
@@ -225,7 +228,8 @@ func (s *scene) state(m *message) punctual.State {
 	return info.State
 }
 
-// observe writes down what Get, Finished, List and Stats show of the messages, of their follow-ups and events, and of the topic.
+// observe writes down what Get, Finished, List and Stats show of the messages, of their follow-ups
+// and events, and of the topic.
 func (s *scene) observe() {
 	for _, m := range s.messages {
 		info, err := s.inspector.Get(context.Background(), s.topic, m.id)
@@ -240,8 +244,9 @@ func (s *scene) observe() {
 	s.whole()
 }
 
-// observeLists is observe without a Get for each message, which would be most of the calls of a situation. It takes the
-// messages from the lists of their topic, and leaves finished records out where the topic keeps none.
+// observeLists is observe without a Get for each message, which would be most of the calls of a
+// situation. It takes the messages from the lists of their topic, and leaves finished records out
+// where the topic keeps none.
 func (s *scene) observeLists() {
 	listed := s.list(s.topic)
 	for _, m := range s.messages {
@@ -289,7 +294,8 @@ func (s *scene) list(topic string) map[string]punctual.Info {
 	return listed
 }
 
-// events writes down what the topic tells of the messages, for each of them in the order of the events.
+// events writes down what the topic tells of the messages, for each of them in the order of the
+// events.
 func (s *scene) events() {
 	page, err := s.inspector.List(context.Background(), punctual.ListQuery{Topic: storekit.EventTopic(s.topic), State: punctual.StateReady, Limit: 10_000})
 	if err != nil || page.Next != "" {
@@ -326,8 +332,9 @@ func (s *scene) finished(m *message) {
 	}
 }
 
-// future writes down what becomes of the messages later, because a rule may have changed what nothing shows yet: whether
-// an ID is remembered, how many attempts are left, whether an old token still counts.
+// future writes down what becomes of the messages later, because a rule may have changed what
+// nothing shows yet: whether an ID is remembered, how many attempts are left, whether an old token
+// still counts.
 func (s *scene) future() {
 	s.push(punctual.NewMessage{IfExists: punctual.IfExistsFail, Delay: 20 * time.Minute})
 	s.settle(punctual.SettleExtend, time.Second, "current")
@@ -355,7 +362,8 @@ func (s *scene) failures(m *message, fs []punctual.Failure) {
 	}
 }
 
-// relative returns the distance of a time from the beginning of the scene, or "-" for the zero Time.
+// relative returns the distance of a time from the beginning of the scene, or "-" for the zero
+// Time.
 func (s *scene) relative(t time.Time) string {
 	if t.IsZero() {
 		return "-"

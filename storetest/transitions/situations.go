@@ -9,15 +9,16 @@ import (
 // leaseLength is how long the leases of a topic last.
 const leaseLength = time.Minute
 
-// situation is a point in a message's life. Its bring function takes the messages of a scene there, from a topic
-// without messages.
+// situation is a point in a message's life. Its bring function takes the messages of a scene there,
+// from a topic without messages.
 type situation struct {
 	name  string
 	state punctual.State // which the Inspector shows then, so that a situation that was not brought about is noticed
 	bring func(s *scene)
 }
 
-// situations returns the situations between which the rules differ. All start with a clock at a whole second.
+// situations returns the situations between which the rules differ. All start with a clock at a
+// whole second.
 func situations() []situation {
 	const none, scheduled, ready, leased, dead = punctual.StateNone, punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead
 	return []situation{

@@ -1,14 +1,15 @@
 // Package transitions compares two stores in every transition of a message's life.
 //
-// A transition is a situation of a message (scheduled, leased for the last time, acked long ago), an operation on it (a
-// push with its ID, a settlement with the current or a stale token, an amendment, a claim) and the retentions of its
-// topic. Run brings a message into each situation through the public contract, on the store and on package memstore,
-// carries out the operation, and compares the answer and what the store shows of the message afterwards.
+// A transition is a situation of a message (scheduled, leased for the last time, acked long ago),
+// an operation on it (a push with its ID, a settlement with the current or a stale token, an
+// amendment, a claim) and the retentions of its topic. Run brings a message into each situation
+// through the public contract, on the store and on package memstore, carries out the operation, and
+// compares the answer and what the store shows of the message afterwards.
 //
-// The cases of package storetest say what is right. The table of transitions says that a store which repeats the rules
-// in another language, in Lua or SQL for instance, decides each combination as package memstore does, also the
-// combinations that nobody thought of. What only the medium has, such as a stale entry of an index, is for the store's
-// Checker to find.
+// The cases of package storetest say what is right. The table of transitions says that a store
+// which repeats the rules in another language, in Lua or SQL for instance, decides each combination
+// as package memstore does, also the combinations that nobody thought of. What only the medium has,
+// such as a stale entry of an index, is for the store's Checker to find.
 //
 // A store's test is one line:
 //
@@ -30,13 +31,15 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Run compares the store with package memstore in every transition. Open opens an empty store that reads its time from
-// the clock, and has it closed by t.Cleanup. The store needs an Inspector. Run opens one store for each kind of topic (see
-// settings), because most stores open slower than they answer. The situations take turns on it, each in a topic that is deleted
-// afterwards, and the messages of one situation share the calls that bring them there.
+// Run compares the store with package memstore in every transition. Open opens an empty store that
+// reads its time from the clock, and has it closed by t.Cleanup. The store needs an Inspector. Run
+// opens one store for each kind of topic (see settings), because most stores open slower than they
+// answer. The situations take turns on it, each in a topic that is deleted afterwards, and the
+// messages of one situation share the calls that bring them there.
 //
-// The environment variable PUNCTUAL_TRANSITIONS bounds the time: with 2, every second situation is tried in each kind of topic,
-// and in the next kind the other ones; with 3, every third. By default all are tried.
+// The environment variable PUNCTUAL_TRANSITIONS bounds the time: with 2, every second situation is
+// tried in each kind of topic, and in the next kind the other ones; with 3, every third. By default
+// all are tried.
 func Run(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
 	every, err := strconv.Atoi(cmp.Or(os.Getenv("PUNCTUAL_TRANSITIONS"), "1"))
 	if err != nil || every < 1 {
@@ -81,8 +84,8 @@ const maxPrinted = 3
 // noon is where the clocks start: whole milliseconds, far from any edge.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// pair is the store under test and the model, each with a clock of its own, because a transition moves the clock and the two stores
-// are used one after the other.
+// pair is the store under test and the model, each with a clock of its own, because a transition
+// moves the clock and the two stores are used one after the other.
 type pair struct {
 	store, model      punctual.Store
 	clock, modelClock *storekit.ManualClock
@@ -99,8 +102,9 @@ func newPair(open func(storekit.Clock) punctual.Store) *pair {
 	return p
 }
 
-// differences carries out every operation in one situation on both stores. It returns a text for each operation, and
-// for each topic as a whole, in which they differ, and an error when a situation could not be brought about.
+// differences carries out every operation in one situation on both stores. It returns a text for
+// each operation, and for each topic as a whole, in which they differ, and an error when a
+// situation could not be brought about.
 func (p *pair) differences(set setting, at situation) ([]string, error) {
 	var together []operation
 	var groups [][]operation
@@ -132,8 +136,8 @@ func (p *pair) differences(set setting, at situation) ([]string, error) {
 	return texts, nil
 }
 
-// nameOf returns the name of the i-th text that transitions returns. There is one text for each operation, and a last one for the
-// whole topic.
+// nameOf returns the name of the i-th text that transitions returns. There is one text for each
+// operation, and a last one for the whole topic.
 func nameOf(ops []operation, i int) string {
 	if i < len(ops) {
 		return ops[i].name
@@ -141,9 +145,10 @@ func nameOf(ops []operation, i int) string {
 	return "every operation"
 }
 
-// transitions carries out operations in one situation on one store, each on a message of its own. It returns for each
-// operation what was answered and seen, and as the last text what the topic as a whole shows. All times in the texts
-// are relative to the beginning, so that the texts of two stores are equal when their decisions are.
+// transitions carries out operations in one situation on one store, each on a message of its own.
+// It returns for each operation what was answered and seen, and as the last text what the topic as
+// a whole shows. All times in the texts are relative to the beginning, so that the texts of two
+// stores are equal when their decisions are.
 func transitions(store punctual.Store, clock *storekit.ManualClock, set setting, at situation, ops []operation) ([]string, error) {
 	inspector, err := punctual.As[punctual.Inspector](store)
 	if err != nil {
@@ -158,7 +163,8 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	}
 	s.configure(set.patch)
 	at.bring(s)
-	// Two messages are enough here, because all have had the same calls. Where the answers for another one differ, its text shows it.
+	// Two messages are enough here, because all have had the same calls. Where the answers for
+	// another one differ, its text shows it.
 	for _, m := range []*message{s.messages[0], s.messages[len(s.messages)-1]} {
 		if state := s.state(m); state != at.state {
 			return nil, fmt.Errorf("the message is %q and not %q in the situation %q of a topic that %s:\n%s", state, at.state, at.name, set.name, m.text.String())
@@ -180,7 +186,8 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	return append(texts, s.shared.String()), nil
 }
 
-// setting is a kind of topic: its settings say what it keeps of messages that have ended, for how long, and which events it tells of.
+// setting is a kind of topic: its settings say what it keeps of messages that have ended, for how
+// long, and which events it tells of.
 type setting struct {
 	name  string
 	patch punctual.SettingsPatch
@@ -188,7 +195,8 @@ type setting struct {
 
 func settings() []setting {
 	patch := func(change func(*punctual.SettingsPatch)) punctual.SettingsPatch {
-		// The delays have no jitter, because chance would make the stores differ. The attempts are few, so that the last is soon reached.
+		// The delays have no jitter, because chance would make the stores differ. The attempts are
+		// few, so that the last is soon reached.
 		p := punctual.SettingsPatch{
 			MaxAttempts: ptr(2), Lease: ptr(leaseLength), Backoff: &punctual.Backoff{Delays: []time.Duration{time.Second, time.Minute}},
 		}

@@ -15,8 +15,8 @@ func openModel(clock storekit.Clock) punctual.Store {
 	return memstore.New(&memstore.Options{Clock: clock})
 }
 
-// TestModelAgreesWithItself runs the table with memstore on both sides. This shows that each situation can be brought about, and that no
-// transition depends on chance.
+// TestModelAgreesWithItself runs the table with memstore on both sides. This shows that each
+// situation can be brought about, and that no transition depends on chance.
 func TestModelAgreesWithItself(t *testing.T) {
 	Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		s := openModel(clock)
@@ -25,7 +25,8 @@ func TestModelAgreesWithItself(t *testing.T) {
 	})
 }
 
-// mutant is memstore with one rule broken: push, settle and amend change the items of a call before memstore gets them.
+// mutant is memstore with one rule broken: push, settle and amend change the items of a call before
+// memstore gets them.
 type mutant struct {
 	*memstore.Store
 	push   func(*punctual.NewMessage)
@@ -60,7 +61,8 @@ func (m *mutant) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual
 	return m.Store.Amend(ctx, as)
 }
 
-// TestDifferencesAreFound: a store that decides one combination otherwise is found, and the text names the combination.
+// TestDifferencesAreFound: a store that decides one combination otherwise is found, and the text
+// names the combination.
 func TestDifferencesAreFound(t *testing.T) {
 	for _, m := range []struct {
 		name   string

@@ -1,11 +1,12 @@
-// Package claimlog writes leases and acks to files, so that they survive the process. A claim is appended with one write before
-// its messages are delivered, so that the attempts survive kill -9 (P6) although the claim waits for no fsync. Segments are
-// files claims-NNNNNN.log of frames:
+// Package claimlog writes leases and acks to files, so that they survive the process. A claim is
+// appended with one write before its messages are delivered, so that the attempts survive kill -9
+// (P6) although the claim waits for no fsync. Segments are files claims-NNNNNN.log of frames:
 //
 //	length(4) crc32c(4) payload        little endian; length and checksum are of the payload
 //
-// and a payload is kind(1) and the rest. Numbers are uvarints, and varint is the zigzag kind, both as encoding/binary writes them. seq
-// is the number of the message; due, until and at are Unix milliseconds:
+// and a payload is kind(1) and the rest. Numbers are uvarints, and varint is the zigzag kind, both
+// as encoding/binary writes them. seq is the number of the message; due, until and at are Unix
+// milliseconds:
 //
 //	kind 1, leases:   { topic seq due(varint) token renewals attempt until(varint) length(varint) moved(varint) count { attempt at(varint) } }
 //	kind 2, settled:  { seq token }    the lease is over; the database knows the rest
@@ -15,34 +16,37 @@
 //	kind 6, synced:   bytes            so many bytes after this frame were synced before older segments were deleted
 //	kind 7, step:     count from(varint) to(varint)   the store's clock stepped back for the count-th time
 //
-// For example, this frame has the lease with token 1, for the first attempt, of message 1 in topic 2, which is due at 10:00 UTC on
-// 2026-11-20, until a minute later:
+// For example, this frame has the lease with token 1, for the first attempt, of message 1 in topic
+// 2, which is due at 10:00 UTC on 2026-11-20, until a minute later:
 //
 //	17000000 8bea50d6             23 bytes follow, and their checksum
 //	01                            leases
 //	02 01 80b4b086bf68 01 00 01   topic, seq, due, token, renewals, attempt
 //	c0ddb786bf68 c0a907 00 00     until, length, moved, count
 //
-// Of several leases of one message the one with the highest token counts, and of those
-// the one renewed most often. A message that is not in the database, or whose record has this token or a
-// higher one, has no lease. So the order of frames does not matter, and neither does repetition. A segment is replaced by
-// starting the next one and appending all leases of that moment to it. Two frames of a lease with
-// the same token and renewals are equal, because a lease is not written before its attempt is counted. A step of the clock renews the
-// leases that it moves.
+// Of several leases of one message the one with the highest token counts, and of those the one
+// renewed most often. A message that is not in the database, or whose record has this token or a
+// higher one, has no lease. So the order of frames does not matter, and neither does repetition. A
+// segment is replaced by starting the next one and appending all leases of that moment to it. Two
+// frames of a lease with the same token and renewals are equal, because a lease is not written
+// before its attempt is counted. A step of the clock renews the leases that it moves.
 //
-// The durable marker reveals damage. A database whose newest log was cut off or damaged opens without the transactions after
-// that place, as it must after a crash. But if the claim log has recorded a transaction as durable that the database does
-// not have, more is missing than a crash can take.
+// The durable marker reveals damage. A database whose newest log was cut off or damaged opens
+// without the transactions after that place, as it must after a crash. But if the claim log has
+// recorded a transaction as durable that the database does not have, more is missing than a crash
+// can take.
 //
-// In kind 1, length is how long before until the lease was granted or last extended, and moved is the due time if a step of the clock
-// has moved it, or 0. count is the number of earlier attempts that expired, each with the time at which a claim found that. Leases
-// follow each other without a length, so a further field of a lease needs a new kind.
+// In kind 1, length is how long before until the lease was granted or last extended, and moved is
+// the due time if a step of the clock has moved it, or 0. count is the number of earlier attempts
+// that expired, each with the time at which a claim found that. Leases follow each other without a
+// length, so a further field of a lease needs a new kind.
 //
-// The clock is written before every frame but a durable marker if it has moved since it was written last, here or in a durable
-// transaction, and in each new segment in any case, because the segments that had it are deleted. So after kill -9 it never starts
-// again before a time that a caller has seen (P8). A step of the clock back is written in the same way before the first time after it.
-// Times in frames before that of a step do not count any more. The order of steps and times matters, so a step is also written at the
-// beginning of each new segment.
+// The clock is written before every frame but a durable marker if it has moved since it was written
+// last, here or in a durable transaction, and in each new segment in any case, because the segments
+// that had it are deleted. So after kill -9 it never starts again before a time that a caller has
+// seen (P8). A step of the clock back is written in the same way before the first time after it.
+// Times in frames before that of a step do not count any more. The order of steps and times
+// matters, so a step is also written at the beginning of each new segment.
 //
 // The compatibility rules: new kinds get new numbers; unknown ones are an error.
 package claimlog
@@ -83,16 +87,18 @@ const (
 	kindStep    = 7
 )
 
-// Log is the claim log of an open store. It uses neither memory nor the database: its arguments are leases, numbers and
-// callbacks. It is safe for concurrent use.
+// Log is the claim log of an open store. It uses neither memory nor the database: its arguments are
+// leases, numbers and callbacks. It is safe for concurrent use.
 type Log struct {
 	Options
 
-	// clockLogged is the latest time of the clock that was written to a segment or is in a durable transaction, so that after kill -9
-	// the clock starts again at this time or later. A step of the clock sets it back to math.MinInt64. Written with mu held.
+	// clockLogged is the latest time of the clock that was written to a segment or is in a durable
+	// transaction, so that after kill -9 the clock starts again at this time or later. A step of
+	// the clock sets it back to math.MinInt64. Written with mu held.
 	clockLogged atomic.Int64
 
-	// replacing is held while a segment is replaced, and while Link gives the segments second names. It is taken before mu.
+	// replacing is held while a segment is replaced, and while Link gives the segments second
+	// names. It is taken before mu.
 	replacing sync.Mutex
 
 	mu      sync.Mutex
@@ -116,21 +122,22 @@ type Options struct {
 	Clock func() int64 // the store's clock in Unix milliseconds
 	// MaxLag is about by how much a power cut may set the clock back, in milliseconds; see Due.
 	MaxLag int64
-	// Behind is called when one of the results of Due is true after an append of leases, of ends of leases, of acks, or of the clock
-	// alone.
+	// Behind is called when one of the results of Due is true after an append of leases, of ends of
+	// leases, of acks, or of the clock alone.
 	Behind func()
 }
 
-// New returns a log that continues the one that was read, with the step that Contents.Passed has found. The first Replace begins its
-// first segment. Before that nothing may be appended, and MarkDurable writes no frame.
+// New returns a log that continues the one that was read, with the step that Contents.Passed has
+// found. The first Replace begins its first segment. Before that nothing may be appended, and
+// MarkDurable writes no frame.
 func New(read *Contents, o Options) *Log {
 	l := &Log{Options: o, num: read.last, durable: read.Durable, step: read.Step, synced: math.MinInt64}
 	l.clockLogged.Store(math.MinInt64)
 	return l
 }
 
-// Name is the name of a segment. The number has six digits or more, because it grows with every Replace, and so with every opening of
-// the store, and never starts again.
+// Name is the name of a segment. The number has six digits or more, because it grows with every
+// Replace, and so with every opening of the store, and never starts again.
 func Name(num int) string { return fmt.Sprintf("%s%06d%s", Prefix, num, suffix) }
 
 // Prefix begins the name of every segment.
@@ -160,11 +167,12 @@ func (l *Log) start(num int) error {
 	return nil
 }
 
-// AppendLeases appends leases that a claim is about to make, that were extended, or that replace others which were granted and not
-// made. The error says whether they may have been written.
+// AppendLeases appends leases that a claim is about to make, that were extended, or that replace
+// others which were granted and not made. The error says whether they may have been written.
 func (l *Log) AppendLeases(leases []record.Lease) error { return l.do(leasePayload(leases)) }
 
-// AppendEnded appends that leases are over. It writes only the message number and the token of each.
+// AppendEnded appends that leases are over. It writes only the message number and the token of
+// each.
 func (l *Log) AppendEnded(leases []record.Lease) error {
 	b := append(make([]byte, 0, 1+16*len(leases)), kindSettled)
 	for _, e := range leases {
@@ -185,8 +193,9 @@ func (l *Log) AppendAcked(leases []record.Lease) error {
 	return l.do(b)
 }
 
-// KeepClock makes sure that the clock does not start again before ms, a time that is about to be given out. It writes the clock
-// unless a written clock has reached ms. A full disk is no error here, because a caller who reads the time cannot free space.
+// KeepClock makes sure that the clock does not start again before ms, a time that is about to be
+// given out. It writes the clock unless a written clock has reached ms. A full disk is no error
+// here, because a caller who reads the time cannot free space.
 func (l *Log) KeepClock(ms int64) error {
 	if l.clockLogged.Load() >= ms {
 		return nil
@@ -211,8 +220,8 @@ func (l *Log) do(payloads ...[]byte) error {
 	})
 }
 
-// append writes a frame for each payload, in one write. If the clock has moved on, or the segment does not have it yet, a frame with the
-// time comes first.
+// append writes a frame for each payload, in one write. If the clock has moved on, or the segment
+// does not have it yet, a frame with the time comes first.
 func (l *Log) append(payloads ...[]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,8 +244,9 @@ func (l *Log) append(payloads ...[]byte) error {
 	return err
 }
 
-// StepClock has step make a step of the clock in the transaction txn, whose number no other transaction has. Nothing is appended
-// meanwhile, and the step is written before the first time after it. step is given its count, and returns false if there was no step.
+// StepClock has step make a step of the clock in the transaction txn, whose number no other
+// transaction has. Nothing is appended meanwhile, and the step is written before the first time
+// after it. step is given its count, and returns false if there was no step.
 func (l *Log) StepClock(txn uint64, step func(count int64) (record.Step, bool)) error {
 	return l.State.Do("step the clock", func() error { // because a write that hangs holds mu
 		l.mu.Lock()
@@ -253,8 +263,8 @@ func (l *Log) StepClock(txn uint64, step func(count int64) (record.Step, bool)) 
 	})
 }
 
-// MarkDurable records that the transactions up to num are durable, and with them the clock. A failure to write the frame
-// does no harm to the messages, because the frame only reveals damage.
+// MarkDurable records that the transactions up to num are durable, and with them the clock. A
+// failure to write the frame does no harm to the messages, because the frame only reveals damage.
 func (l *Log) MarkDurable(num uint64, clock int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,7 +295,8 @@ func (l *Log) write(payloads ...[]byte) error {
 	}
 	var frames []byte
 	for _, p := range payloads {
-		// The largest payload, that of limits.MaxClaim leases with MaxFailures expired attempts each, has some megabytes, so its length fits.
+		// The largest payload, that of limits.MaxClaim leases with MaxFailures expired attempts
+		// each, has some megabytes, so its length fits.
 		frames = slices.Grow(frames, frameHeader+len(p))
 		frames = binary.LittleEndian.AppendUint32(frames, uint32(len(p)))
 		frames = binary.LittleEndian.AppendUint32(frames, crc32.Checksum(p, castagnoli))
@@ -297,7 +308,8 @@ func (l *Log) write(payloads ...[]byte) error {
 	return err
 }
 
-// Due tells whether the newest segment should be replaced, and whether a transaction should write the clock.
+// Due tells whether the newest segment should be replaced, and whether a transaction should write
+// the clock.
 func (l *Log) Due() (full, clockLags bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,13 +323,13 @@ func (l *Log) Segment() int {
 	return l.num
 }
 
-// Replace begins a new segment and deletes the older ones. It writes all leases of this moment into the new segment.
-// Before it deletes, barrier makes durable what the database must know of all other leases. Claims and acks continue
-// meanwhile, in the new segment.
+// Replace begins a new segment and deletes the older ones. It writes all leases of this moment into
+// the new segment. Before it deletes, barrier makes durable what the database must know of all
+// other leases. Claims and acks continue meanwhile, in the new segment.
 //
-// The barrier is needed because a lease that memory does not have any more was ended by an ack or by a transaction, and the
-// deletion of the message, or the transaction, may not be in the database's log yet. After a kill only the older segments would
-// have the attempt.
+// The barrier is needed because a lease that memory does not have any more was ended by an ack or
+// by a transaction, and the deletion of the message, or the transaction, may not be in the
+// database's log yet. After a kill only the older segments would have the attempt.
 func (l *Log) Replace(leases func() []record.Lease, barrier func() error) error {
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
@@ -354,10 +366,11 @@ type Part struct {
 	Size int64
 }
 
-// Link gives the segments, as they are at one instant, a second name in the directory to. During cut, which calls now at that
-// instant, no segment is deleted. A segment goes on growing under both names, so only the bytes that its Part tells belong to
-// that instant. Where the file system has no links, Link copies the segments. plain makes the links, so that a failure there is
-// not one of the store.
+// Link gives the segments, as they are at one instant, a second name in the directory to. During
+// cut, which calls now at that instant, no segment is deleted. A segment goes on growing under both
+// names, so only the bytes that its Part tells belong to that instant. Where the file system has no
+// links, Link copies the segments. plain makes the links, so that a failure there is not one of the
+// store.
 func (l *Log) Link(plain vfs.FS, to string, cut func(now func()) error) (parts []Part, err error) {
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
@@ -408,8 +421,9 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// removeBefore deletes the segments older than num, the newest of them first. One that a failed replacement has left, and that was never
-// synced, is gone before the synced one ahead of it: Read would take it for damaged if it were the oldest.
+// removeBefore deletes the segments older than num, the newest of them first. One that a failed
+// replacement has left, and that was never synced, is gone before the synced one ahead of it: Read
+// would take it for damaged if it were the oldest.
 func (l *Log) removeBefore(num int) error {
 	segments, err := Segments(l.FS, l.Dir)
 	if err != nil {
@@ -479,8 +493,8 @@ type Contents struct {
 	synced  int                     // up to where the segment read last was synced for certain; -1 if that is not known
 }
 
-// Leases returns one lease of each message that the log names: the one that counts. If the log knows that the lease is over, its
-// topic is 0, which is no topic.
+// Leases returns one lease of each message that the log names: the one that counts. If the log
+// knows that the lease is over, its topic is 0, which is no topic.
 func (t *Contents) Leases() iter.Seq[record.Lease] { return maps.Values(t.leases) }
 
 // Tick records a time that the clock had reached.
@@ -490,9 +504,10 @@ func (t *Contents) Tick(ms int64) {
 	}
 }
 
-// Passed is the time that the store's clock has passed since the last step: the later one of that in the claim log and clock, the time
-// in the database, which counts if known is true. It is zero if neither has a time. step is the last step that the database knows;
-// from here on Step is the last one that either knows.
+// Passed is the time that the store's clock has passed since the last step: the later one of that
+// in the claim log and clock, the time in the database, which counts if known is true. It is zero
+// if neither has a time. step is the last step that the database knows; from here on Step is the
+// last one that either knows.
 func (t *Contents) Passed(clock int64, known bool, step record.Step) (passed time.Time) {
 	t.stepped(step)
 	if known && step.Count == t.Step.Count {
@@ -587,12 +602,14 @@ func readLease(d *record.Decoder) record.Lease {
 	return l
 }
 
-// Unreadable is the end of a segment whose frame is cut short or has a wrong checksum, or that is missing although it was synced.
+// Unreadable is the end of a segment whose frame is cut short or has a wrong checksum, or that is
+// missing although it was synced.
 type Unreadable struct {
 	Name  string // of the file
 	Data  []byte // the whole segment
 	Bytes int    // how many bytes at its end cannot be read; 0 if the file ends too early, behind a whole frame
-	// Damage says that a crash does not explain the unreadable or missing end, because bytes of it must have been synced; see Read.
+	// Damage says that a crash does not explain the unreadable or missing end, because bytes of it
+	// must have been synced; see Read.
 	Damage bool
 }
 
@@ -604,17 +621,20 @@ func (u Unreadable) String() string {
 	return fmt.Sprintf("%s has %d bytes that cannot be read", u.Name, u.Bytes)
 }
 
-// Read reads all segments. An unreadable frame ends its segment. A crash tears the end of a segment, and
-// after a power cut any part of it may be missing, because claims are not synced. What is lost then are attempts, leases and acks,
-// never messages. With them goes what the segment knew of the clock and of durable transactions: the clock may start again somewhat
-// earlier (Options.MaxLag), and damage of the database's newest log may pass for its torn end. Read calls unreadable for an end that
-// is damaged, and for one of more than TornTail bytes.
+// Read reads all segments. An unreadable frame ends its segment. A crash tears the end of a
+// segment, and after a power cut any part of it may be missing, because claims are not synced. What
+// is lost then are attempts, leases and acks, never messages. With them goes what the segment knew
+// of the clock and of durable transactions: the clock may start again somewhat earlier
+// (Options.MaxLag), and damage of the database's newest log may pass for its torn end. Read calls
+// unreadable for an end that is damaged, and for one of more than TornTail bytes.
 //
-// Replace deletes the older segments only after it has synced the beginning of the new one, and a frame there says how many bytes
-// that is (kind 6). So no crash makes this beginning unreadable in the oldest segment that is left, or cuts the file off within it. It
-// is damage if that segment can be read only up to a place before the end of this beginning, or has no such frame, also if it is empty.
-// The segment with number 1 is excepted: no older one was deleted for it, so it may never have been synced. Of a segment that ends
-// behind its beginning, or that has older ones beside it, nobody can tell whether bytes are missing, because a crash may take them.
+// Replace deletes the older segments only after it has synced the beginning of the new one, and a
+// frame there says how many bytes that is (kind 6). So no crash makes this beginning unreadable in
+// the oldest segment that is left, or cuts the file off within it. It is damage if that segment can
+// be read only up to a place before the end of this beginning, or has no such frame, also if it is
+// empty. The segment with number 1 is excepted: no older one was deleted for it, so it may never
+// have been synced. Of a segment that ends behind its beginning, or that has older ones beside it,
+// nobody can tell whether bytes are missing, because a crash may take them.
 func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, error) {
 	segments, err := Segments(fs, dir)
 	if err != nil {
@@ -641,8 +661,8 @@ func Read(fs vfs.FS, dir string, unreadable func(Unreadable) error) (*Contents, 
 	return table, nil
 }
 
-// TornTail is about the size of the frame of a large claim. More unreadable bytes than that at the end of a segment are
-// reported.
+// TornTail is about the size of the frame of a large claim. More unreadable bytes than that at the
+// end of a segment are reported.
 const TornTail = limits.MaxClaim * 48
 
 // frameHeader is how many bytes a frame has before its payload.

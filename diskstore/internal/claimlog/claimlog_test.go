@@ -39,7 +39,8 @@ func FuzzClaimSegment(f *testing.F) {
 		f.Add(b, true)
 		f.Add(b, false)
 	}
-	// A payload whose frame has the right checksum, and that claims to hold 2^64-1 expired attempts.
+	// A payload whose frame has the right checksum, and that claims to hold 2^64-1 expired
+	// attempts.
 	f.Add([]byte{kindLease, 1, 1, 2, 1, 0, 1, 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, true)
 	f.Fuzz(func(t *testing.T, b []byte, framed bool) {
 		data := b
@@ -91,7 +92,8 @@ func TestClaimSegmentNames(t *testing.T) {
 	}
 }
 
-// TestTopicNumberIsNotCut: a topic's number of more than 32 bits in a frame is damage. It is not cut to the number of another topic.
+// TestTopicNumberIsNotCut: a topic's number of more than 32 bits in a frame is damage. It is not
+// cut to the number of another topic.
 func TestTopicNumberIsNotCut(t *testing.T) {
 	table := &Contents{leases: make(map[uint64]record.Lease)}
 	payload := append(binary.AppendUvarint([]byte{kindAcked}, 1<<32+1), 1, 2)
@@ -100,8 +102,8 @@ func TestTopicNumberIsNotCut(t *testing.T) {
 	}
 }
 
-// TestTornIsNotDamage: what a power cut leaves of a segment is not reported as damage, however much is missing. An unreadable part
-// that had been synced is damage.
+// TestTornIsNotDamage: what a power cut leaves of a segment is not reported as damage, however much
+// is missing. An unreadable part that had been synced is damage.
 func TestTornIsNotDamage(t *testing.T) {
 	payload := leasePayload(make([]record.Lease, limits.MaxClaim))
 	large := frameOf(append([]byte{kindLease}, bytes.Repeat(payload[1:], 20)...))
@@ -157,7 +159,8 @@ func TestTornIsNotDamage(t *testing.T) {
 	}
 }
 
-// TestTheFirstSegmentMayBeEmpty: no segment was deleted for the one with number 1, so it may never have been synced.
+// TestTheFirstSegmentMayBeEmpty: no segment was deleted for the one with number 1, so it may never
+// have been synced.
 func TestTheFirstSegmentMayBeEmpty(t *testing.T) {
 	fs := vfs.NewMem()
 	f, err := fs.Create(Name(1), vfs.WriteCategoryUnspecified)

@@ -6,8 +6,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// TestLink: frames that are appended after the instant of a copy do not belong to the copy, and no segment can be replaced while the
-// copy is made.
+// TestLink: frames that are appended after the instant of a copy do not belong to the copy, and no
+// segment can be replaced while the copy is made.
 func TestLink(t *testing.T) {
 	l, fs := openLog(t)
 	if err := l.AppendLeases([]record.Lease{someLease}); err != nil {

@@ -68,7 +68,8 @@ func (f *slowFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) 
 	return f.FS.Create(name, c)
 }
 
-// TestReplacementsAtOnce: of several concurrent replacements each begins a segment of its own, and the lease stays.
+// TestReplacementsAtOnce: of several concurrent replacements each begins a segment of its own, and
+// the lease stays.
 func TestReplacementsAtOnce(t *testing.T) {
 	l, mem := openLog(t)
 	slow := &slowFS{FS: mem}
@@ -97,8 +98,9 @@ func TestReplacementsAtOnce(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsWhatTheBarrierDoesNotCover: when the barrier fails the older segments stay, and a lease that is appended
-// meanwhile is kept, too. When the barrier succeeds only the leases that there are stay.
+// TestReplaceKeepsWhatTheBarrierDoesNotCover: when the barrier fails the older segments stay, and a
+// lease that is appended meanwhile is kept, too. When the barrier succeeds only the leases that
+// there are stay.
 func TestReplaceKeepsWhatTheBarrierDoesNotCover(t *testing.T) {
 	l, mem := openLog(t)
 	other := someLease
@@ -127,8 +129,9 @@ func TestReplaceKeepsWhatTheBarrierDoesNotCover(t *testing.T) {
 	}
 }
 
-// TestEachSegmentHasTheClock: a new segment has the clock, also within the millisecond in which the old one got it. The old one is
-// deleted, and after a kill the clock starts again at what is left (P8).
+// TestEachSegmentHasTheClock: a new segment has the clock, also within the millisecond in which the
+// old one got it. The old one is deleted, and after a kill the clock starts again at what is left
+// (P8).
 func TestEachSegmentHasTheClock(t *testing.T) {
 	l, mem := openLog(t)
 	before := l.ClockLogged()
@@ -170,8 +173,9 @@ func (f *killedFS) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-// TestReplaceDeletesTheNewestFirst: a replacement that failed leaves a segment which was never synced behind one that was. A kill while
-// both are deleted must not leave the former alone in front of the new segment, because there it would look damaged.
+// TestReplaceDeletesTheNewestFirst: a replacement that failed leaves a segment which was never
+// synced behind one that was. A kill while both are deleted must not leave the former alone in
+// front of the new segment, because there it would look damaged.
 func TestReplaceDeletesTheNewestFirst(t *testing.T) {
 	l, mem := openLog(t)
 	none := func() []record.Lease { return nil }

@@ -11,12 +11,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Carry finds what was set while the clock was ahead, after a step of the clock back, so that transactions can carry it over the step
-// (lifecycle.Step.Carry). It reads a snapshot of the moment of the step, so it never takes what was set after the step for such a thing.
-// Its methods are for one goroutine.
+// Carry finds what was set while the clock was ahead, after a step of the clock back, so that
+// transactions can carry it over the step (lifecycle.Step.Carry). It reads a snapshot of the moment
+// of the step, so it never takes what was set after the step for such a thing. Its methods are for
+// one goroutine.
 type Carry struct {
 	Step record.Step
-	// above is a time that the clock has reached since the step, as of the snapshot. What was set at a later time was set before the step.
+	// above is a time that the clock has reached since the step, as of the snapshot. What was set
+	// at a later time was set before the step.
 	above int64
 	db    *DB
 	snap  *pebble.Snapshot
@@ -29,12 +31,13 @@ type keyRange struct {
 	lower, upper []byte
 }
 
-// carryTurn is how many keys are read of a range before the next range has its turn, so that a topic with a backlog does not keep
-// others waiting (P14). The keys of live messages are in the order of their time, so those that are due soon come first.
+// carryTurn is how many keys are read of a range before the next range has its turn, so that a
+// topic with a backlog does not keep others waiting (P14). The keys of live messages are in the
+// order of their time, so those that are due soon come first.
 const carryTurn = 256
 
-// BeginCarry begins to look for what is to be carried over a step of the clock. above is a time that the clock has reached since. The
-// Carry must be closed.
+// BeginCarry begins to look for what is to be carried over a step of the clock. above is a time
+// that the clock has reached since. The Carry must be closed.
 func (db *DB) BeginCarry(s record.Step, above int64) *Carry {
 	return &Carry{Step: s, above: max(above, s.To), db: db, snap: db.kv.NewSnapshot()}
 }
@@ -42,7 +45,8 @@ func (db *DB) BeginCarry(s record.Step, above int64) *Carry {
 // Close ends the snapshot.
 func (c *Carry) Close() error { return c.snap.Close() }
 
-// Ahead is something that was set while the clock was ahead: a message by its place, an ID that is remembered, or a finished record.
+// Ahead is something that was set while the clock was ahead: a message by its place, an ID that is
+// remembered, or a finished record.
 type Ahead struct {
 	Topic string          // of a message
 	Num   uint32          // of the topic of a message
@@ -52,7 +56,8 @@ type Ahead struct {
 	since int64 // when it was set; of a dead message, when it died
 }
 
-// Read reads up to about keys keys, and returns what it has found. done says that all keys are read.
+// Read reads up to about keys keys, and returns what it has found. done says that all keys are
+// read.
 func (c *Carry) Read(keys int) (found []Ahead, done bool, err error) {
 	if c.left == nil {
 		if err := c.plan(); err != nil {
@@ -115,8 +120,8 @@ func (c *Carry) ahead(topic string, key, value []byte) (a Ahead, is bool, err er
 	return a, true, err
 }
 
-// setAt returns when the value of a key was set: of a live message lifecycle.Message.Since, of a dead one when it died, otherwise when
-// the message finished.
+// setAt returns when the value of a key was set: of a live message lifecycle.Message.Since, of a
+// dead one when it died, otherwise when the message finished.
 func setAt(key, value []byte) (int64, error) {
 	switch Order(key[0]) {
 	case Live:
@@ -134,7 +139,8 @@ func setAt(key, value []byte) (int64, error) {
 	return storekit.Millis(f.At), err
 }
 
-// ReadAhead returns the record of a live message that a Carry has found, nil if the message was moved or deleted since, or set anew.
+// ReadAhead returns the record of a live message that a Carry has found, nil if the message was
+// moved or deleted since, or set anew.
 func (tx *Tx) ReadAhead(a *Ahead) (*record.Record, error) {
 	v, err := tx.unchanged(a)
 	if err != nil || v == nil {
@@ -157,8 +163,8 @@ func (tx *Tx) unchanged(a *Ahead) ([]byte, error) {
 	return v, nil
 }
 
-// CarryEnd carries over a step of the clock what a Carry has found of a message that has ended: a dead message, or what is kept of a
-// finished one. t is the topic of a dead message.
+// CarryEnd carries over a step of the clock what a Carry has found of a message that has ended: a
+// dead message, or what is kept of a finished one. t is the topic of a dead message.
 func (tx *Tx) CarryEnd(t *Topic, a *Ahead, s record.Step) error {
 	v, err := tx.unchanged(a)
 	if err != nil || v == nil {

@@ -7,31 +7,34 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// clearKeeps is how many messages may stay in a topic whose other messages are cleared. The IDs of all messages of a topic
-// are in one range of keys, which is deleted, so the IDs that stay are written anew. With the longest IDs that is about 1.5 MiB.
+// clearKeeps is how many messages may stay in a topic whose other messages are cleared. The IDs of
+// all messages of a topic are in one range of keys, which is deleted, so the IDs that stay are
+// written anew. With the longest IDs that is about 1.5 MiB.
 const clearKeeps = 10_000
 
-// Clear removes all live messages of a topic, or all dead ones, in one transaction: it deletes ranges of keys, whose number does
-// not grow with that of the messages.
+// Clear removes all live messages of a topic, or all dead ones, in one transaction: it deletes
+// ranges of keys, whose number does not grow with that of the messages.
 type Clear struct {
 	db   *DB
 	t    *Topic
 	of   Order // the messages to remove: Live or Dead
 	stay Order // the messages that stay: the other order
 	snap *pebble.Snapshot
-	// Topic.dead, deadLeft and version when the clear began. Current compares them to find out whether what stays has changed since.
+	// Topic.dead, deadLeft and version when the clear began. Current compares them to find out
+	// whether what stays has changed since.
 	dead, deadLeft int64
 	version        uint64
 
 	kept []keptID
 }
 
-// keptID is the key of an ID whose message stays, and the place of the message as the value of that key.
+// keptID is the key of an ID whose message stays, and the place of the message as the value of that
+// key.
 type keptID struct{ key, place []byte }
 
-// Clear begins to remove all live messages of a topic, or all dead ones. It returns nil if they are fewer than least, because
-// each deleted range costs every reader until the range is flushed, or if more than clearKeeps other messages stay. Read must
-// follow. Called with the write lock held.
+// Clear begins to remove all live messages of a topic, or all dead ones. It returns nil if they are
+// fewer than least, because each deleted range costs every reader until the range is flushed, or if
+// more than clearKeeps other messages stay. Read must follow. Called with the write lock held.
 func (db *DB) Clear(t *Topic, of Order, least int64) *Clear {
 	stay, goes, stays := Dead, t.live, t.dead
 	if of == Dead {
@@ -67,8 +70,8 @@ func (c *Clear) read() error {
 	return errkind.JoinClose(it.Error(), it)
 }
 
-// Current tells whether the topic still exists and the messages that stay are those that Read has found. Called with the write
-// lock held.
+// Current tells whether the topic still exists and the messages that stay are those that Read has
+// found. Called with the write lock held.
 func (c *Clear) Current() bool {
 	if c.of == Dead {
 		return !c.t.deleted && c.t.version == c.version
@@ -76,8 +79,9 @@ func (c *Clear) Current() bool {
 	return !c.t.deleted && c.t.dead == c.dead && c.t.deadLeft == c.deadLeft // no message has died, no dead message has left
 }
 
-// Clear removes the messages and returns how many there were on disk. Clear.Current must be true at the beginning of
-// the transaction. The transaction must not Find or Read messages of the topic afterwards.
+// Clear removes the messages and returns how many there were on disk. Clear.Current must be true at
+// the beginning of the transaction. The transaction must not Find or Read messages of the topic
+// afterwards.
 func (tx *Tx) Clear(c *Clear) (n int64) {
 	t := c.t
 	tx.deleteRange(topicKey(byte(c.of), t.num))

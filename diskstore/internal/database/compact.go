@@ -11,10 +11,11 @@ import (
 )
 
 // A deleted message takes room on disk until a compaction drops its keys, and the engine compacts
-// only when it is written to. A store that is drained and then idle would keep its size, and a
-// full disk would stay full however much is acked. So the reclaimer goes through ranges of keys, called stretches. It has those
-// compacted in which all keys are deleted, which reads them once and writes next to nothing. Where many messages
-// were deleted among others that stay, it compacts the stretches in which at most half of the bytes are not deleted.
+// only when it is written to. A store that is drained and then idle would keep its size, and a full
+// disk would stay full however much is acked. So the reclaimer goes through ranges of keys, called
+// stretches. It has those compacted in which all keys are deleted, which reads them once and writes
+// next to nothing. Where many messages were deleted among others that stay, it compacts the
+// stretches in which at most half of the bytes are not deleted.
 
 const (
 	reclaimBytes  = 64 << 20 // how many bytes a stretch must hold at least to be compacted,
@@ -28,8 +29,9 @@ const (
 // Reclaimer frees the space of deleted messages. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left is how many bytes a stretch still held after its last compaction, because they are not deleted or a reader used them, by
-	// the first key of the stretch. The stretch is compacted again only when it has grown beyond that by what Run is given as least.
+	// left is how many bytes a stretch still held after its last compaction, because they are not
+	// deleted or a reader used them, by the first key of the stretch. The stretch is compacted
+	// again only when it has grown beyond that by what Run is given as least.
 	left map[string]uint64
 }
 
@@ -52,8 +54,8 @@ func (db *DB) Worth(spaceLow bool) uint64 {
 	return max(reclaimBytes, db.kv.Metrics().DiskSpaceUsage()/reclaimShare)
 }
 
-// Run compacts the stretches that hold least bytes or more in tables. It is called without the write lock; locked calls a function
-// with the lock held.
+// Run compacts the stretches that hold least bytes or more in tables. It is called without the
+// write lock; locked calls a function with the lock held.
 func (r *Reclaimer) Run(ctx context.Context, least uint64, locked func(context.Context, func()) error) error {
 	db := r.db
 	if db.kv.Metrics().DiskSpaceUsage() < least {
@@ -105,8 +107,8 @@ func (r *Reclaimer) Run(ctx context.Context, least uint64, locked func(context.C
 	return nil
 }
 
-// compact compacts those stretches that hold least bytes more than after their last compaction, and returns what the largest one of all
-// holds afterwards.
+// compact compacts those stretches that hold least bytes more than after their last compaction, and
+// returns what the largest one of all holds afterwards.
 func (r *Reclaimer) compact(ctx context.Context, stretches []stretch, least uint64) (held uint64, err error) {
 	kv := r.db.kv
 	for _, st := range stretches {
@@ -137,8 +139,9 @@ type mark struct {
 // markEvery is about how many bytes that are not deleted lie between two marks.
 const markEvery = 64 << 10
 
-// compactAmong compacts the parts of a stretch in which at most half of the bytes are not deleted. Until a part is compacted, the copy
-// of these bytes takes room in addition, so no part that is compacted has more than reclaimBytes of them.
+// compactAmong compacts the parts of a stretch in which at most half of the bytes are not deleted.
+// Until a part is compacted, the copy of these bytes takes room in addition, so no part that is
+// compacted has more than reclaimBytes of them.
 func (r *Reclaimer) compactAmong(ctx context.Context, st stretch, least uint64) error {
 	if size, err := r.db.kv.EstimateDiskUsage(st.from, st.to); err != nil || size < least {
 		return err
@@ -171,7 +174,8 @@ func (r *Reclaimer) divide(ctx context.Context, marks []mark, least uint64) erro
 	return r.divide(ctx, marks[half:], least)
 }
 
-// marks reads the keys in a stretch that are not deleted. The first mark is at the beginning of the stretch, the last one at its end.
+// marks reads the keys in a stretch that are not deleted. The first mark is at the beginning of the
+// stretch, the last one at its end.
 func (db *DB) marks(ctx context.Context, st stretch) ([]mark, error) {
 	it, err := db.kv.NewIter(&pebble.IterOptions{LowerBound: st.from, UpperBound: st.to})
 	if err != nil {
@@ -203,9 +207,9 @@ type garbage struct {
 	among     bool      // many messages were deleted, perhaps among others that stay
 }
 
-// stretches removes up to n topics from db.garbage. For each that is not deleted it returns the stretches in which all keys are
-// deleted, by the topic's counts and lowest positions. If these are wrong nothing is lost, because a compaction drops only deleted
-// keys.
+// stretches removes up to n topics from db.garbage. For each that is not deleted it returns the
+// stretches in which all keys are deleted, by the topic's counts and lowest positions. If these are
+// wrong nothing is lost, because a compaction drops only deleted keys.
 func (db *DB) stretches(n int) map[*Topic]garbage {
 	// The oldest come first, because topics to examine again are added at the end.
 	ts := db.garbage[:min(n, len(db.garbage))]
@@ -228,7 +232,8 @@ func (db *DB) stretches(n int) map[*Topic]garbage {
 		if t.live == 0 && t.dead == 0 {
 			g.stretches = append(g.stretches, wholeStretch(keyID, t.num))
 		}
-		// among has the reclaimer read all keys of the topic, so it is set only when many messages were deleted.
+		// among has the reclaimer read all keys of the topic, so it is set only when many messages
+		// were deleted.
 		if g.among = t.removed > 0 && t.removed >= (t.live+t.dead)/removedShare; g.among {
 			t.removed = 0
 		}

@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// deepError is an error like those of the engine: its text has several lines, and its format %+v has a stack, too.
+// deepError is an error like those of the engine: its text has several lines, and its format %+v
+// has a stack, too.
 type deepError struct{}
 
 func (deepError) Error() string { return "an error of the database\n<corruption detail carrier>" }
@@ -29,7 +30,8 @@ func (e deepError) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "%s\n(1) attached stack trace\n  | /pebble/db.go:1", e.Error())
 }
 
-// TestComplaintsAreOneLine: each error that the engine reports is one line of the log, unless the level of the log is debug.
+// TestComplaintsAreOneLine: each error that the engine reports is one line of the log, unless the
+// level of the log is debug.
 func TestComplaintsAreOneLine(t *testing.T) {
 	logged := &bytes.Buffer{}
 	log := slog.New(slog.NewTextHandler(logged, nil))
@@ -46,8 +48,9 @@ func TestComplaintsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: Load refuses a database without a transaction that was durable, and one of another format. It needs no file that
-// can be written, and the database is loaded as before after the refusals.
+// TestLoadRefuses: Load refuses a database without a transaction that was durable, and one of
+// another format. It needs no file that can be written, and the database is loaded as before after
+// the refusals.
 func TestLoadRefuses(t *testing.T) {
 	mem := vfs.NewMem()
 	db, _ := openIn(t, mem, 0)
@@ -86,7 +89,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestDamageFailsTheStore: a value that cannot be read is the error of the read, and fails the store, in a snapshot and in a transaction.
+// TestDamageFailsTheStore: a value that cannot be read is the error of the read, and fails the
+// store, in a snapshot and in a transaction.
 func TestDamageFailsTheStore(t *testing.T) {
 	mem := vfs.NewMem()
 	db, _ := openIn(t, mem, 0)
@@ -133,7 +137,8 @@ func TestDamageFailsTheStore(t *testing.T) {
 	}
 }
 
-// TestOpenErrors: an error of opening has the kind that callers know, and the text names what to do where Classify knows that.
+// TestOpenErrors: an error of opening has the kind that callers know, and the text names what to do
+// where Classify knows that.
 func TestOpenErrors(t *testing.T) {
 	for _, c := range []struct {
 		err  error

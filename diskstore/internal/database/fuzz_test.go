@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// Damage may put any bytes on the disk. So the decoders must not panic on any bytes, and what they have read must be written as the
-// same bytes again.
+// Damage may put any bytes on the disk. So the decoders must not panic on any bytes, and what they
+// have read must be written as the same bytes again.
 
 func FuzzParseKeys(f *testing.F) {
 	p := record.Position{Ms: -1, Seq: 1<<64 - 1}

@@ -32,10 +32,11 @@ import (
 //	's' topic(4) id                    -> record       finished record of the message with this ID that finished last
 //	'u' until(8) topic(4) id           -> empty        finished records in the order they are deleted
 //
-// Every 'm' has its 'i' with kind 'm', every 'd' its 'i' with kind 'd', and the reverse. 'n' counts them. Every 'f'
-// has its 'x', and every 's' its 'u'. Snapshot.VerifyTopic and Snapshot.VerifyRest check all this. There may be an 'x' whose 'f'
-// or topic was deleted, and an 'x' with another time than its 'f', when a message with the ID has finished again. The same goes for
-// 'u' and 's'. 'M' "topic" is missing until a topic is made.
+// Every 'm' has its 'i' with kind 'm', every 'd' its 'i' with kind 'd', and the reverse. 'n' counts
+// them. Every 'f' has its 'x', and every 's' its 'u'. Snapshot.VerifyTopic and Snapshot.VerifyRest
+// check all this. There may be an 'x' whose 'f' or topic was deleted, and an 'x' with another time
+// than its 'f', when a message with the ID has finished again. The same goes for 'u' and 's'. 'M'
+// "topic" is missing until a topic is made.
 //
 // The compatibility rules: a new kind of key gets a new letter; the meaning of a letter never
 // changes. A change that an older program would misread raises the format, and gets a step where
@@ -110,7 +111,8 @@ const (
 
 func nameKey(topic string) []byte { return append([]byte{keyTopic}, topic...) }
 
-// topicKey is the key of a topic's counts or watermark, and the prefix of its keys of the kinds 'm', 'd', 'i', 'f' and 's'.
+// topicKey is the key of a topic's counts or watermark, and the prefix of its keys of the kinds
+// 'm', 'd', 'i', 'f' and 's'.
 func topicKey(kind byte, topic uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{kind}, topic)
 }
@@ -152,7 +154,8 @@ func parseForgetKey(key []byte) (until int64, topic uint32, id string, err error
 	return record.Time(key[1:]), binary.BigEndian.Uint32(key[9:]), string(key[13:]), nil
 }
 
-// after is the smallest key that sorts after all keys that begin with prefix; nil, which stands for no bound, if there is none.
+// after is the smallest key that sorts after all keys that begin with prefix; nil, which stands for
+// no bound, if there is none.
 func after(prefix []byte) []byte {
 	b := append([]byte(nil), prefix...)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -30,9 +30,10 @@ type Loaded struct {
 	Settings punctual.Settings
 }
 
-// Load reads the topics and the numbers that hold for the whole store, and prepares the database for its first transaction.
-// durable is a transaction that is known to have been durable: a database without it is damaged, and Load returns
-// punctual.ErrCorrupt. Load writes nothing, because the next Open is to notice the damage, too.
+// Load reads the topics and the numbers that hold for the whole store, and prepares the database
+// for its first transaction. durable is a transaction that is known to have been durable: a
+// database without it is damaged, and Load returns punctual.ErrCorrupt. Load writes nothing,
+// because the next Open is to notice the damage, too.
 func (db *DB) Load(durable uint64) (c Contents, err error) {
 	db.clock.Store(math.MinInt64) // so that the first transaction writes the clock
 	db.remembered.setFrom(db.remembered.endsFrom(record.MinPosition.Ms))
@@ -46,7 +47,8 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 			v, db.opt.Format, punctual.ErrUnsupported)
 	}
 	if version == nil {
-		// The process ended before the first write of a new store, or the database is not one of a store.
+		// The process ended before the first write of a new store, or the database is not one of a
+		// store.
 		if err := db.mustBeEmpty(); err != nil {
 			return c, err
 		}
@@ -75,7 +77,8 @@ func (db *DB) Load(durable uint64) (c Contents, err error) {
 	if err := db.checkDurable(durable); err != nil {
 		return c, err
 	}
-	// Every number below the limits may have been given out. The first transaction reserves the next block.
+	// Every number below the limits may have been given out. The first transaction reserves the
+	// next block.
 	db.next, db.limit = beUint(meta[metaSeq]), beUint(meta[metaSeq])
 	c.NextToken = int64(beUint(meta[metaToken]))
 	db.topicNum = max(1, uint32(beUint(meta[metaTopic])))
@@ -122,7 +125,8 @@ func (db *DB) checkDurable(durable uint64) error {
 	return nil
 }
 
-// Info is a topic as the database has it: settings, counts, and the position below which no live message lies.
+// Info is a topic as the database has it: settings, counts, and the position below which no live
+// message lies.
 type Info struct {
 	Name       string
 	Num        uint32
@@ -163,7 +167,8 @@ func readTopics(from pebble.Reader) (infos []Info, err error) {
 	return infos, err
 }
 
-// byTopic reads the values of a kind of key that each topic has once at most, by the topic's number.
+// byTopic reads the values of a kind of key that each topic has once at most, by the topic's
+// number.
 func byTopic(from pebble.Reader, kind byte) (map[uint32][]byte, error) {
 	values := make(map[uint32][]byte)
 	return values, each(from, []byte{kind}, func(key, value []byte) error {

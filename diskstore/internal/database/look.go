@@ -13,30 +13,35 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// To find a message by its ID costs several times what a change of the message costs, because the place of an ID is anywhere
-// on disk. So a call looks its IDs up before it waits for the write lock, on all processors, in their order, and beside other calls. With
-// the lock held it looks an ID up again only if a transaction may have changed that ID since.
+// To find a message by its ID costs several times what a change of the message costs, because the
+// place of an ID is anywhere on disk. So a call looks its IDs up before it waits for the write
+// lock, on all processors, in their order, and beside other calls. With the lock held it looks an
+// ID up again only if a transaction may have changed that ID since.
 //
-// What the transactions have changed is known by a table of a fixed size: each ID has an entry by its hash, with the number of the
-// last transaction that changed an ID of this entry. A look has the number of the last transaction that was applied before it
-// read. It holds while the entry of its ID has no greater number. Two IDs that share an entry cost a read that was not needed.
+// What the transactions have changed is known by a table of a fixed size: each ID has an entry by
+// its hash, with the number of the last transaction that changed an ID of this entry. A look has
+// the number of the last transaction that was applied before it read. It holds while the entry of
+// its ID has no greater number. Two IDs that share an entry cost a read that was not needed.
 
 const (
-	// changeEntries is the length of the table, which has 8 bytes for each. In the time from a look to the lock some thousand
-	// IDs change in a busy store.
+	// changeEntries is the length of the table, which has 8 bytes for each. In the time from a look
+	// to the lock some thousand IDs change in a busy store.
 	changeEntries = 1 << 16
 	// lookShare is how many IDs a goroutine looks up at a time.
 	lookShare = 32
-	// lookBytes is how many bytes the records that were read ahead may take over all calls, from the read to Looks.Close. Other records
-	// are read with the write lock held, one transaction after the other.
+	// lookBytes is how many bytes the records that were read ahead may take over all calls, from
+	// the read to Looks.Close. Other records are read with the write lock held, one transaction
+	// after the other.
 	lookBytes = 16 << 20
 )
 
-// changes is the table of changed IDs. An ID is given as its key without the letter, so that it contains the topic.
+// changes is the table of changed IDs. An ID is given as its key without the letter, so that it
+// contains the topic.
 type changes struct {
 	seed maphash.Seed
 	last []uint64 // the last transaction that has changed an ID of this entry
-	// every is the last transaction that has deleted a range of keys, by which any ID may have changed.
+	// every is the last transaction that has deleted a range of keys, by which any ID may have
+	// changed.
 	every uint64
 }
 
@@ -50,11 +55,11 @@ func (c *changes) entry(id []byte) *uint64 { return &c.last[maphash.Bytes(c.seed
 type Ask struct {
 	Topic *Topic // nil if there is none: then the ID is not looked up
 	ID    string
-	// New says that the ID is to be the ID of a new message. Most such IDs are not there, and whether the topic remembers them
-	// matters, too.
+	// New says that the ID is to be the ID of a new message. Most such IDs are not there, and
+	// whether the topic remembers them matters, too.
 	New bool
-	// Record says that the caller needs the record of the message, if there is a message. RecordIfRemembers says so of a record that
-	// has a Remember. An Ask with New reads no record.
+	// Record says that the caller needs the record of the message, if there is a message.
+	// RecordIfRemembers says so of a record that has a Remember. An Ask with New reads no record.
 	Record, RecordIfRemembers bool
 }
 
@@ -64,7 +69,8 @@ type Look struct {
 	seen   uint64 // the last transaction that was applied before the ID was read
 	place  Place
 	record *record.Record // nil if it was not read, or was taken out by Tx.Read
-	// until is until when the ID of an Ask with New is remembered, in Unix milliseconds. remembers says that until is known.
+	// until is until when the ID of an Ask with New is remembered, in Unix milliseconds. remembers
+	// says that until is known.
 	until     int64
 	remembers bool
 }
@@ -94,8 +100,9 @@ func (l *Looks) Close() {
 
 // LookUp looks IDs up. It needs no lock.
 //
-// It finds the places of all IDs first, in the order of the IDs, and then reads the records that are asked for in the order of their
-// places, because a search that begins near the last one finds most of its way in the caches of the processor (order.go).
+// It finds the places of all IDs first, in the order of the IDs, and then reads the records that
+// are asked for in the order of their places, because a search that begins near the last one finds
+// most of its way in the caches of the processor (order.go).
 func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	l := &Looks{db: db, asks: asks, each: make([]Look, len(asks))}
 	err := sideBySide(inOrder(asks), l.find)
@@ -113,8 +120,8 @@ func (db *DB) LookUp(asks []Ask) (*Looks, error) {
 	return l, nil
 }
 
-// sideBySide calls f with stretches of all, from a goroutine for each processor, and returns the first error. If there is one stretch only,
-// the caller alone does it.
+// sideBySide calls f with stretches of all, from a goroutine for each processor, and returns the
+// first error. If there is one stretch only, the caller alone does it.
 func sideBySide(all []ordered, f func(stretch []ordered) error) error {
 	if len(all) <= lookShare {
 		return f(all)
@@ -179,7 +186,8 @@ func (l *Looks) toRead() (all []ordered) {
 	return all
 }
 
-// read reads the records of some asks. A record that was moved since its place was found stays nil, and its look does not hold.
+// read reads the records of some asks. A record that was moved since its place was found stays nil,
+// and its look does not hold.
 func (l *Looks) read(which []ordered) (err error) {
 	r := lookReader{db: l.db}
 	defer func() { err = l.db.state.ReadError("look an ID up", errors.Join(err, r.close())) }()
@@ -196,8 +204,8 @@ func (l *Looks) read(which []ordered) (err error) {
 	return nil
 }
 
-// record reads a record. It returns nil if the records that were read ahead take too much memory already, or if the message was moved
-// or deleted since its place was read.
+// record reads a record. It returns nil if the records that were read ahead take too much memory
+// already, or if the message was moved or deleted since its place was read.
 func (l *Looks) record(v []byte) (r *record.Record, err error) {
 	if v == nil {
 		return nil, nil
@@ -212,10 +220,11 @@ func (l *Looks) record(v []byte) (r *record.Record, err error) {
 	return record.Decode(append(make([]byte, 0, n), v...))
 }
 
-// lookReader reads keys by one iterator, because a Get makes an iterator of each table anew, and the searches of an iterator for keys in
-// order begin where the last one ended. An iterator asks the filters of the tables, those of the last level only with lastFilters: that is
-// for IDs that are probably not there, which would otherwise cost a block of the last level each. A lookReader sees the database as it was
-// when it read first.
+// lookReader reads keys by one iterator, because a Get makes an iterator of each table anew, and
+// the searches of an iterator for keys in order begin where the last one ended. An iterator asks
+// the filters of the tables, those of the last level only with lastFilters: that is for IDs that
+// are probably not there, which would otherwise cost a block of the last level each. A lookReader
+// sees the database as it was when it read first.
 type lookReader struct {
 	db          *DB
 	lastFilters bool
@@ -281,8 +290,9 @@ func (tx *Tx) holds(l *Look, t *Topic, key []byte) bool {
 	return l != nil && l.topic == t && *c.entry(key[1:]) <= l.seen && c.every <= l.seen
 }
 
-// changed notes that the transaction writes or deletes a key, if that is the key of an ID or of a remembered ID. A record that is
-// written anew or deleted needs no note of its own, because its ID is noted, too (move, Rewrite).
+// changed notes that the transaction writes or deletes a key, if that is the key of an ID or of a
+// remembered ID. A record that is written anew or deleted needs no note of its own, because its ID
+// is noted, too (move, Rewrite).
 func (tx *Tx) changed(key []byte) {
 	if key[0] == keyID || key[0] == keyFinished {
 		*tx.db.changes.entry(key[1:]) = tx.Num

@@ -22,7 +22,8 @@ func newDB(t *testing.T) *DB {
 	return db
 }
 
-// filled returns a database with the messages 0 to n-1 of one topic, all in tables of the last level.
+// filled returns a database with the messages 0 to n-1 of one topic, all in tables of the last
+// level.
 func filled(t *testing.T, n, body int) (*DB, *Topic) {
 	t.Helper()
 	db := newDB(t)
@@ -60,8 +61,8 @@ func mustLookUp(t *testing.T, db *DB, asks ...Ask) *Looks {
 	return l
 }
 
-// TestNewIDsReadNoBlocks: a look for IDs that are not there reads filters and indexes, which stay in the cache, and hardly ever
-// a block of a table.
+// TestNewIDsReadNoBlocks: a look for IDs that are not there reads filters and indexes, which stay
+// in the cache, and hardly ever a block of a table.
 func TestNewIDsReadNoBlocks(t *testing.T) {
 	const ids = 2000
 	db, topic := filled(t, 20_000, 100)
@@ -92,8 +93,9 @@ func TestNewIDsReadNoBlocks(t *testing.T) {
 	}
 }
 
-// TestCacheBesideBuffers: the engine takes its buffers for writes off the size of its cache, and CacheBytes are left for blocks all
-// the same. Otherwise each look would read its blocks from files.
+// TestCacheBesideBuffers: the engine takes its buffers for writes off the size of its cache, and
+// CacheBytes are left for blocks all the same. Otherwise each look would read its blocks from
+// files.
 func TestCacheBesideBuffers(t *testing.T) {
 	const ids = 100
 	db, topic := filled(t, 20_000, 100)
@@ -116,8 +118,8 @@ func TestCacheBesideBuffers(t *testing.T) {
 	}
 }
 
-// TestRecordsReadAheadAreBounded: however many calls read ahead, and however large bodies are, the records take no more than a
-// fixed size, and a call that is over gives its part back.
+// TestRecordsReadAheadAreBounded: however many calls read ahead, and however large bodies are, the
+// records take no more than a fixed size, and a call that is over gives its part back.
 func TestRecordsReadAheadAreBounded(t *testing.T) {
 	const ids, body = 40, 1 << 20
 	db, topic := filled(t, ids, body)
@@ -154,8 +156,9 @@ func TestRecordsReadAheadAreBounded(t *testing.T) {
 	}
 }
 
-// TestNothingRemembered: a topic is known to remember nothing when it is new. Once it has remembered an ID, that is known again only
-// after a sweep has found that no topic remembers anything.
+// TestNothingRemembered: a topic is known to remember nothing when it is new. Once it has
+// remembered an ID, that is known again only after a sweep has found that no topic remembers
+// anything.
 func TestNothingRemembered(t *testing.T) {
 	db, topic := filled(t, 1, 0)
 	may := func(want bool, when string) {
@@ -205,7 +208,8 @@ func TestNothingRemembered(t *testing.T) {
 	may(true, "after it has remembered an ID again")
 }
 
-// TestLookBesideRewrite: a record that was read ahead is not used once it was written anew at the same place.
+// TestLookBesideRewrite: a record that was read ahead is not used once it was written anew at the
+// same place.
 func TestLookBesideRewrite(t *testing.T) {
 	db, topic := filled(t, 1, 0)
 	l := mustLookUp(t, db, Ask{Topic: topic, ID: "0", Record: true})

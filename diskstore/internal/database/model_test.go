@@ -80,10 +80,12 @@ func (t *modelTopic) lowest() record.Position {
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// misused is how often a database that openIn has opened has said that a single deletion met two values.
+// misused is how often a database that openIn has opened has said that a single deletion met two
+// values.
 var misused atomic.Int64
 
-// misuses is a handler of logs that counts in n how often the engine says that a single deletion met two values.
+// misuses is a handler of logs that counts in n how often the engine says that a single deletion
+// met two values.
 type misuses struct {
 	slog.Handler
 	n *atomic.Int64
@@ -132,12 +134,14 @@ type run struct {
 	then    []model // the models after the last transaction that was waited for and after each later one
 	durable uint64
 	pending []*Tx // applied and not waited for
-	// looks are those of someIDs in the topics that there were at some time since the database was opened.
+	// looks are those of someIDs in the topics that there were at some time since the database was
+	// opened.
 	looks map[*Topic]*Looks
 }
 
-// TestSlowModel compares the database with the model: in a transaction, after it, in a snapshot, and after a
-// power cut. A power cut leaves the transactions that were waited for, and perhaps the first ones of those that were not.
+// TestSlowModel compares the database with the model: in a transaction, after it, in a snapshot,
+// and after a power cut. A power cut leaves the transactions that were waited for, and perhaps the
+// first ones of those that were not.
 func TestSlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &run{T: t, fs: vfs.NewCrashableMem(), handles: make(map[string]*Topic), looks: make(map[*Topic]*Looks), now: model{topics: make(map[string]*modelTopic), clock: 1000}}
@@ -183,7 +187,8 @@ func (r *run) wait() {
 	r.then = []model{r.now.clone()}
 }
 
-// tables writes what the engine has in its buffer into tables, and perhaps compacts them all, so that deletions meet what they delete.
+// tables writes what the engine has in its buffer into tables, and perhaps compacts them all, so
+// that deletions meet what they delete.
 func (r *run) tables() {
 	if err := r.db.Flush(); err != nil {
 		r.Fatal(err)
@@ -337,13 +342,14 @@ func (r *run) look() {
 	r.looks[t] = l
 }
 
-// looked returns what look found out about an ID at some time, by an Ask with New or by one with Record; nil if look was not called for
-// the topic.
+// looked returns what look found out about an ID at some time, by an Ask with New or by one with
+// Record; nil if look was not called for the topic.
 func (r *run) looked(t *Topic, id string) *Look {
 	return r.looks[t].At(2*slices.Index(someIDs, id) + rapid.IntRange(0, 1).Draw(r.T, "kind of look"))
 }
 
-// find compares what a transaction sees of an ID with the model. It gives the transaction looks that may be out of date.
+// find compares what a transaction sees of an ID with the model. It gives the transaction looks
+// that may be out of date.
 func (r *run) find(tx *Tx, t *Topic, m *modelTopic, id string) (Place, *record.Record) {
 	p, err := tx.Find(t, id, r.looked(t, id))
 	want := m.messages[id]
@@ -380,8 +386,8 @@ func (r *run) meanwhile() {
 	}
 }
 
-// sweepDead removes the first of the dead that died before a time. What happens after the step began does not count, but
-// what was taken away meanwhile is not taken away again.
+// sweepDead removes the first of the dead that died before a time. What happens after the step
+// began does not count, but what was taken away meanwhile is not taken away again.
 func (r *run) sweepDead() {
 	t, m := r.known()
 	if t == nil {
@@ -479,8 +485,9 @@ func (r *run) read() {
 	r.compare(r.db, r.now)
 }
 
-// countDue counts the due messages of each topic in a snapshot, from where the last count ended, as the store does for its statistics.
-// What changes meanwhile shows in the next count. Some counts are given up, and some begin while another one is under way.
+// countDue counts the due messages of each topic in a snapshot, from where the last count ended, as
+// the store does for its statistics. What changes meanwhile shows in the next count. Some counts
+// are given up, and some begin while another one is under way.
 func (r *run) countDue() {
 	snap, then := r.db.Snapshot(), r.now.clone()
 	all := r.db.CountDue(then.clock)
@@ -540,8 +547,8 @@ func (r *run) compareSnapshot(snap *Snapshot, m model) {
 	}
 }
 
-// difference tells in what a snapshot differs from the topics, messages and finished records of the model; "" if in nothing. What the verification of
-// the snapshot finds fails the test.
+// difference tells in what a snapshot differs from the topics, messages and finished records of the
+// model; "" if in nothing. What the verification of the snapshot finds fails the test.
 func (r *run) difference(snap *Snapshot, m model) string {
 	infos, err := snap.Topics()
 	if err != nil {
@@ -592,8 +599,9 @@ func (r *run) difference(snap *Snapshot, m model) string {
 	return ""
 }
 
-// finishedDifference tells in what the finished records of a topic in a snapshot differ from those of the model, one by one, in the order
-// of their IDs, and in that in which they are deleted; "" if in nothing.
+// finishedDifference tells in what the finished records of a topic in a snapshot differ from those
+// of the model, one by one, in the order of their IDs, and in that in which they are deleted; "" if
+// in nothing.
 func (r *run) finishedDifference(snap *Snapshot, i Info, m *modelTopic) string {
 	byID := slices.SortedFunc(maps.Values(m.finished), func(a, b punctual.Finished) int { return cmp.Compare(a.ID, b.ID) })
 	byEnd := slices.SortedStableFunc(slices.Values(byID), func(a, b punctual.Finished) int { return a.KeptUntil.Compare(b.KeptUntil) })
@@ -624,7 +632,8 @@ func (r *run) finishedDifference(snap *Snapshot, i Info, m *modelTopic) string {
 	return ""
 }
 
-// powerCut goes on with what a power cut leaves. About half of the power cuts may leave some of what was not synced.
+// powerCut goes on with what a power cut leaves. About half of the power cuts may leave some of
+// what was not synced.
 func (r *run) powerCut() {
 	cfg := vfs.CrashCloneCfg{}
 	if rapid.Bool().Draw(r.T, "keep some") {
@@ -654,8 +663,9 @@ func (r *run) powerCut() {
 	r.compare(r.db, r.now)
 }
 
-// TestForgetting: each remembered ID, or finished record, is deleted by the steps of a sweep when its time is over and not before. That
-// holds also when it is kept anew between the two halves of a step.
+// TestForgetting: each remembered ID, or finished record, is deleted by the steps of a sweep when
+// its time is over and not before. That holds also when it is kept anew between the two halves of a
+// step.
 func TestForgetting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db, _ := openIn(t, vfs.NewMem(), 0)

@@ -10,21 +10,23 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// The engine searches its buffer for the place of each write. Most of what a search costs is memory that no cache of the processor
-// has. Writes in the order of their keys take nearly the same way one after the other, and find the memory of the way in the caches.
-// So a large transaction puts its writes in order before it hands them to the engine, and a call looks its IDs up in order, too.
-// docs/decisions/0108-speed-on-disk.md has what that is worth.
+// The engine searches its buffer for the place of each write. Most of what a search costs is memory
+// that no cache of the processor has. Writes in the order of their keys take nearly the same way
+// one after the other, and find the memory of the way in the caches. So a large transaction puts
+// its writes in order before it hands them to the engine, and a call looks its IDs up in order,
+// too. docs/decisions/0108-speed-on-disk.md has what that is worth.
 
 const (
-	// manyWrites is how many writes a transaction has at least to be put in order. Of fewer writes hardly two are near each other, so
-	// their order costs more than it saves. A push and a deletion have two writes each, a reschedule has four.
+	// manyWrites is how many writes a transaction has at least to be put in order. Of fewer writes
+	// hardly two are near each other, so their order costs more than it saves. A push and a
+	// deletion have two writes each, a reschedule has four.
 	manyWrites = 400
 	// orderKept is for how many writes putInOrder keeps its memory until the next transaction.
 	orderKept = 1 << 15
 )
 
-// ordered is a key among those that are put in order. Keys are compared many times, so their first 16 bytes are compared as two
-// numbers first.
+// ordered is a key among those that are put in order. Keys are compared many times, so their first
+// 16 bytes are compared as two numbers first.
 type ordered struct {
 	first, second uint64
 	at            int // index of the key among all
@@ -39,7 +41,8 @@ func newOrdered(key []byte, at int) ordered {
 	return ordered{binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:]), at}
 }
 
-// order sorts keys. rest compares two keys whose first 16 bytes are equal. Equal keys stay in the order of their indices.
+// order sorts keys. rest compares two keys whose first 16 bytes are equal. Equal keys stay in the
+// order of their indices.
 func order(all []ordered, rest func(i, j int) int) {
 	slices.SortFunc(all, func(a, b ordered) int {
 		switch {
@@ -72,9 +75,10 @@ type entry struct {
 	key, value []byte
 }
 
-// putInOrder puts the writes of the batch in the order of their keys. Several writes of one key stay in the order in which they were
-// made, because the last one counts. A batch that deletes ranges of keys stays as it is: whether a range deletes a write depends on
-// which of the two comes first.
+// putInOrder puts the writes of the batch in the order of their keys. Several writes of one key
+// stay in the order in which they were made, because the last one counts. A batch that deletes
+// ranges of keys stays as it is: whether a range deletes a write depends on which of the two comes
+// first.
 func (tx *Tx) putInOrder() {
 	if int(tx.b.Count()) < tx.db.orderFrom || tx.ranges > 0 {
 		return

@@ -26,14 +26,16 @@ func writesOf(t *rapid.T, repr []byte) (keys []string, to map[string][]string) {
 	}
 }
 
-// TestWritesInOrder puts random writes in order: their keys ascend, and each key gets the same writes in the same order as before.
+// TestWritesInOrder puts random writes in order: their keys ascend, and each key gets the same
+// writes in the same order as before.
 func TestWritesInOrder(t *testing.T) {
 	db := newDB(t)
 	db.orderFrom = 2
 	rapid.Check(t, func(t *rapid.T) {
 		tx := db.Begin(0)
 		defer func() { must(tx.b.Close()) }()
-		// Keys of the same letters, some of which are shorter than what is compared as numbers, and some of which differ behind it.
+		// Keys of the same letters, some of which are shorter than what is compared as numbers, and
+		// some of which differ behind it.
 		key := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 255}), 1, 3)
 		for i := range rapid.IntRange(db.orderFrom, 60).Draw(t, "writes") {
 			k := key.Draw(t, "key")
@@ -66,8 +68,8 @@ func TestWritesInOrder(t *testing.T) {
 	})
 }
 
-// TestRangesKeepTheirPlace: a transaction that deletes a range of keys and writes one of them afterwards leaves that key, however
-// many writes it has.
+// TestRangesKeepTheirPlace: a transaction that deletes a range of keys and writes one of them
+// afterwards leaves that key, however many writes it has.
 func TestRangesKeepTheirPlace(t *testing.T) {
 	db := newDB(t)
 	db.orderFrom = 2

@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Snapshot is the database at one instant. Its methods need no lock. All but Close are safe for concurrent use.
+// Snapshot is the database at one instant. Its methods need no lock. All but Close are safe for
+// concurrent use.
 type Snapshot struct {
 	db   *DB
 	snap *pebble.Snapshot
@@ -51,7 +52,8 @@ func (s *Snapshot) Finished(topic uint32, id string) (f punctual.Finished, ok bo
 	return f, err == nil, s.db.state.ReadError("read the finished record of "+id, err)
 }
 
-// FinishedByID calls f for the finished records of a topic, in the order of their IDs, until f returns false.
+// FinishedByID calls f for the finished records of a topic, in the order of their IDs, until f
+// returns false.
 func (s *Snapshot) FinishedByID(ctx context.Context, topic uint32, f func(*punctual.Finished) bool) error {
 	prefix := topicKey(keyRecord, topic)
 	it, err := s.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
@@ -77,16 +79,18 @@ func (s *Snapshot) FinishedByID(ctx context.Context, topic uint32, f func(*punct
 	return s.db.state.ReadError("read finished records", errkind.JoinClose(it.Error(), it))
 }
 
-// FinishedRange is a part of the order in which finished records are deleted: from a place up to another one, which is not included.
+// FinishedRange is a part of the order in which finished records are deleted: from a place up to
+// another one, which is not included.
 type FinishedRange struct {
 	From, To  storekit.FinishedPlace
 	Backwards bool // it is read from its end
 }
 
-// FinishedByEnd calls f for the finished records of a topic in a range, in the order in which they are deleted or backwards, until f
-// returns false. The keys in that order are those of all topics together, and some lead to records that later ones have replaced.
-// FinishedByEnd also calls f without a record: for each key of the topic whose record was replaced or deleted, and each time it passes
-// over keys of other topics. at is the place up to which the range has been read.
+// FinishedByEnd calls f for the finished records of a topic in a range, in the order in which they
+// are deleted or backwards, until f returns false. The keys in that order are those of all topics
+// together, and some lead to records that later ones have replaced. FinishedByEnd also calls f
+// without a record: for each key of the topic whose record was replaced or deleted, and each time
+// it passes over keys of other topics. at is the place up to which the range has been read.
 func (s *Snapshot) FinishedByEnd(ctx context.Context, topic uint32, r FinishedRange, f func(at storekit.FinishedPlace, rec *punctual.Finished) bool) error {
 	it, err := s.snap.NewIter(&pebble.IterOptions{
 		LowerBound: forgetKey(keyRecordEnd, r.From.Until, topic, r.From.ID),
@@ -134,15 +138,17 @@ func (s *Snapshot) FinishedByEnd(ctx context.Context, topic uint32, r FinishedRa
 	return s.db.state.ReadError("read finished records", errkind.JoinClose(it.Error(), it))
 }
 
-// passOver says where the keys of topic go on when an iterator has come to a key of another topic, whose number is of and whose time
-// is until. at is the place up to which the keys of topic have been read, and seek moves the iterator there.
+// passOver says where the keys of topic go on when an iterator has come to a key of another topic,
+// whose number is of and whose time is until. at is the place up to which the keys of topic have
+// been read, and seek moves the iterator there.
 func passOver(it *pebble.Iterator, until int64, of, topic uint32, backwards bool) (at storekit.FinishedPlace, seek func() bool) {
 	at.Until = until
 	if of > topic { // the key sorts after those that topic may have at the same time
 		at.Until++
 	}
 	if backwards {
-		// The keys of topic before at are still to be read, so the iterator goes to the last of those whose time is before at.Until.
+		// The keys of topic before at are still to be read, so the iterator goes to the last of
+		// those whose time is before at.Until.
 		return at, func() bool { return it.SeekLT(forgetKey(keyRecordEnd, at.Until-1, topic+1, "")) }
 	}
 	return at, func() bool { return it.SeekGE(forgetKey(keyRecordEnd, at.Until, topic, "")) }
@@ -154,12 +160,12 @@ func (s *Snapshot) Topics() ([]Info, error) {
 	return infos, s.db.state.ReadError("read", err)
 }
 
-// scanChecks is after how many messages a scan checks whether its context has ended. It is small, because the caller may read
-// each message, with a body of some MiB.
+// scanChecks is after how many messages a scan checks whether its context has ended. It is small,
+// because the caller may read each message, with a body of some MiB.
 const scanChecks = 64
 
-// Scan calls f for the messages of a topic in one order, from a position up to another one, which is not included unless it is
-// MaxPosition, until f returns false.
+// Scan calls f for the messages of a topic in one order, from a position up to another one, which
+// is not included unless it is MaxPosition, until f returns false.
 func (s *Snapshot) Scan(ctx context.Context, topic uint32, order Order, from, to record.Position, f func(record.Position) (bool, error)) error {
 	return s.scan(ctx, topic, order, from, to, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// A step of a sweep begins with the write lock held, reads without the lock, and removes what it read in a transaction.
-// Each step begins where the last one ended, because an iterator has to pass deleted keys until a compaction drops them: if
-// each step began at the first key, it would pass all that the steps before it have deleted.
+// A step of a sweep begins with the write lock held, reads without the lock, and removes what it
+// read in a transaction. Each step begins where the last one ended, because an iterator has to pass
+// deleted keys until a compaction drops them: if each step began at the first key, it would pass
+// all that the steps before it have deleted.
 
 // DeadSweep is one step of removing dead messages that died before a position.
 type DeadSweep struct {
@@ -34,8 +35,8 @@ type deadMessage struct {
 	id string
 }
 
-// SweepDead begins to remove up to limit dead messages that died before to. It returns nil when there are certainly none.
-// Read must follow.
+// SweepDead begins to remove up to limit dead messages that died before to. It returns nil when
+// there are certainly none. Read must follow.
 func (tx *Tx) SweepDead(t *Topic, to record.Position, limit int) (*DeadSweep, error) {
 	if !t.deadFrom.Less(to) {
 		return nil, nil
@@ -72,8 +73,8 @@ func (s *DeadSweep) Read() error {
 	return s.db.state.ReadError("sweep", errkind.JoinClose(s.it.Error(), s.it))
 }
 
-// RemoveSwept removes the messages that a step has found and that are still dead at the same position. more says that there may
-// be others.
+// RemoveSwept removes the messages that a step has found and that are still dead at the same
+// position. more says that there may be others.
 func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	t := s.t
 	if t.deleted {
@@ -101,15 +102,16 @@ func (tx *Tx) RemoveSwept(s *DeadSweep) (more bool, err error) {
 	return len(found) == s.limit, nil
 }
 
-// kept describes the finished IDs that are remembered, or the finished records. Both have two sets of keys: ids is by topic and
-// ID, with values that begin with the end of the retention; ends is in the order of that time. All but at is guarded by the
-// write lock.
+// kept describes the finished IDs that are remembered, or the finished records. Both have two sets
+// of keys: ids is by topic and ID, with values that begin with the end of the retention; ends is in
+// the order of that time. All but at is guarded by the write lock.
 type kept struct {
 	ids, ends byte // the letters of the keys
 	// from is a key below which there is no key of ends. at is the time in from.
 	from []byte
 	at   atomic.Int64
-	// since has the keys of ids that were written since a step of a sweep began; nil while no step is under way.
+	// since has the keys of ids that were written since a step of a sweep began; nil while no step
+	// is under way.
 	since map[string]bool
 }
 
@@ -129,8 +131,8 @@ func (db *DB) kept(of Order) *kept {
 	return &db.remembered
 }
 
-// ForgetSweep is one step of deleting finished IDs, or finished records, that are past their retention. The caller runs at most one
-// of each at a time.
+// ForgetSweep is one step of deleting finished IDs, or finished records, that are past their
+// retention. The caller runs at most one of each at a time.
 type ForgetSweep struct {
 	db    *DB
 	of    *kept
@@ -142,14 +144,16 @@ type ForgetSweep struct {
 	next  []byte // the first key of ends that stays, of those that existed when the step began
 }
 
-// forgotten is an ID that is past its retention: its key of ends, and its key of ids if that is deleted, too.
+// forgotten is an ID that is past its retention: its key of ends, and its key of ids if that is
+// deleted, too.
 type forgotten struct{ end, key []byte }
 
-// ForgetDue tells whether some finished IDs (Remembered) or FinishedRecords may be past their retention. It needs no lock.
+// ForgetDue tells whether some finished IDs (Remembered) or FinishedRecords may be past their
+// retention. It needs no lock.
 func (db *DB) ForgetDue(of Order, now int64) bool { return db.kept(of).at.Load() <= now }
 
-// SweepFinished begins to delete up to limit finished IDs (Remembered) or FinishedRecords. Read must follow, and then
-// Tx.ForgetSwept.
+// SweepFinished begins to delete up to limit finished IDs (Remembered) or FinishedRecords. Read
+// must follow, and then Tx.ForgetSwept.
 func (tx *Tx) SweepFinished(of Order, limit int) (*ForgetSweep, error) {
 	db, k := tx.db, tx.db.kept(of)
 	it, err := db.kv.NewIter(&pebble.IterOptions{LowerBound: k.from, UpperBound: []byte{k.ends + 1}})
@@ -179,8 +183,8 @@ func (s *ForgetSweep) Read() error {
 		if err != nil {
 			return errkind.JoinClose(err, s.it)
 		}
-		// If the condition is false, the topic was deleted since, or the ID has finished again and is kept longer, or a remembered
-		// ID was pushed again.
+		// If the condition is false, the topic was deleted since, or the ID has finished again and
+		// is kept longer, or a remembered ID was pushed again.
 		if len(v) >= 8 && record.Time(v) <= s.now {
 			o.key = key
 		}

@@ -25,21 +25,24 @@ type Topic struct {
 	lowest record.Position
 	// deadFrom is a position below which no dead message lies, MaxPosition if there are none.
 	deadFrom record.Position
-	// deadLeft counts the dead messages that were removed or requeued, so that a sweep notices changes.
+	// deadLeft counts the dead messages that were removed or requeued, so that a sweep notices
+	// changes.
 	deadLeft int64
-	// removed counts the messages that were deleted or moved on disk since the reclaimer last read all keys of the topic. When
-	// the database is opened the number is not known, and is set to the number of messages.
+	// removed counts the messages that were deleted or moved on disk since the reclaimer last read
+	// all keys of the topic. When the database is opened the number is not known, and is set to the
+	// number of messages.
 	removed int64
-	// large says that the topic has many live messages. Only large topics have due, the last count of due messages, and
-	// counting, the count under way.
+	// large says that the topic has many live messages. Only large topics have due, the last count
+	// of due messages, and counting, the count under way.
 	large         bool
 	due, counting *dueCount
-	// version changes whenever a message of the topic is stored, moved or deleted, and whenever an ID or a finished record is kept. It
-	// does not change when what was kept is deleted, because whoever compares versions may delete such a key again.
+	// version changes whenever a message of the topic is stored, moved or deleted, and whenever an
+	// ID or a finished record is kept. It does not change when what was kept is deleted, because
+	// whoever compares versions may delete such a key again.
 	version uint64
 
-	// remembers is DB.remembering when the topic last remembered an ID, or may have; 0 if it never did. It changes with the write
-	// lock held.
+	// remembers is DB.remembering when the topic last remembered an ID, or may have; 0 if it never
+	// did. It changes with the write lock held.
 	remembers atomic.Uint64
 
 	countedIn *Tx // the last transaction that writes the counts
@@ -74,12 +77,14 @@ func (t *Topic) DeadFrom() record.Position { return t.deadFrom }
 // mayRemember tells whether the topic may remember finished IDs. It needs no lock.
 func (t *Topic) mayRemember(db *DB) bool { return t.remembers.Load() == db.remembering.Load() }
 
-// SpareTopics is how many numbers are left for companions of events when no other topic gets a number any more. Nobody can be
-// told that there is no number for such a companion, because it comes into being with a change that has happened.
+// SpareTopics is how many numbers are left for companions of events when no other topic gets a
+// number any more. Nobody can be told that there is no number for such a companion, because it
+// comes into being with a change that has happened.
 const SpareTopics = 1 << 16
 
-// AddTopics makes topics with the same settings: all of them or, when the store has too few numbers left, none. spare lets them
-// have the numbers of SpareTopics. The largest number is never given out, because db.topicNum, the number after it, would overflow.
+// AddTopics makes topics with the same settings: all of them or, when the store has too few numbers
+// left, none. spare lets them have the numbers of SpareTopics. The largest number is never given
+// out, because db.topicNum, the number after it, would overflow.
 func (tx *Tx) AddTopics(names []string, set punctual.Settings, spare bool) ([]*Topic, error) {
 	db := tx.db
 	limit := uint32(math.MaxUint32)
@@ -115,8 +120,8 @@ func (tx *Tx) SetLowest(t *Topic, p record.Position) {
 	tx.set(topicKey(keyWatermark, t.num), p.Append(nil))
 }
 
-// Stale removes up to n topics from the list of those whose lowest position may be raised, and returns them without deleted ones. more
-// says that the list has others.
+// Stale removes up to n topics from the list of those whose lowest position may be raised, and
+// returns them without deleted ones. more says that the list has others.
 func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 	cut := max(0, len(db.stale)-n)
 	for _, t := range db.stale[cut:] {
@@ -132,15 +137,16 @@ func (db *DB) Stale(n int) (ts []*Topic, more bool) {
 // HasStale tells whether the list of Stale has topics, deleted ones included.
 func (db *DB) HasStale() bool { return len(db.stale) > 0 }
 
-// A deletion of a range costs every reader until the deletion is flushed. The engine keeps such deletions of its buffer in one
-// list, and the first reader after each of them makes the list anew. So a topic of few messages is deleted key by key, and
-// after some ranges the buffer is flushed.
+// A deletion of a range costs every reader until the deletion is flushed. The engine keeps such
+// deletions of its buffer in one list, and the first reader after each of them makes the list anew.
+// So a topic of few messages is deleted key by key, and after some ranges the buffer is flushed.
 const (
 	DeleteSingly = 1000 // keys of IDs of each kind (messages, remembered, finished records) that are deleted one by one at most
 	DeleteRanges = 64   // deleted ranges after which the engine's buffer is flushed
 )
 
-// TopicKeys are the keys of the messages, IDs and finished records of a small topic, at one version of the topic.
+// TopicKeys are the keys of the messages, IDs and finished records of a small topic, at one version
+// of the topic.
 type TopicKeys struct {
 	db      *DB
 	t       *Topic
@@ -193,9 +199,9 @@ func (k *TopicKeys) read(kind byte) error {
 	return errkind.JoinClose(it.Error(), it)
 }
 
-// DeleteTopic deletes a topic with its messages, IDs and finished records. It deletes key by key if k has all keys of the topic
-// as it is now, and by ranges otherwise. The topic must not be used afterwards. The keys of 'x' and 'u' stay; a sweep deletes
-// them when their time is over.
+// DeleteTopic deletes a topic with its messages, IDs and finished records. It deletes key by key if
+// k has all keys of the topic as it is now, and by ranges otherwise. The topic must not be used
+// afterwards. The keys of 'x' and 'u' stay; a sweep deletes them when their time is over.
 func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 	tx.set(nameKey(t.name), nil)
 	tx.set(topicKey(keyCounts, t.num), nil)
@@ -215,10 +221,12 @@ func (tx *Tx) DeleteTopic(t *Topic, k *TopicKeys) {
 	tx.db.deleted = append(tx.db.deleted, t.num)
 }
 
-// DeletedRanges is how many ranges were deleted since the engine's buffer was flushed for that. It needs no lock. Tests use it.
+// DeletedRanges is how many ranges were deleted since the engine's buffer was flushed for that. It
+// needs no lock. Tests use it.
 func (db *DB) DeletedRanges() int { return int(db.ranges.Load()) }
 
-// FlushRanges begins to flush the engine's buffer if DeleteRanges ranges or more were deleted in it. It needs no lock.
+// FlushRanges begins to flush the engine's buffer if DeleteRanges ranges or more were deleted in
+// it. It needs no lock.
 func (db *DB) FlushRanges() error {
 	if db.ranges.Load() < DeleteRanges {
 		return nil

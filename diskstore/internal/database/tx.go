@@ -13,13 +13,15 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// NumberBlock is how many message numbers are reserved on disk at a time, so that none is given out twice.
+// NumberBlock is how many message numbers are reserved on disk at a time, so that none is given out
+// twice.
 const NumberBlock = 1 << 20
 
-// Tx is a transaction: its writes, and the topics whose counts it changes. It is guarded by the write lock until Apply has
-// returned.
+// Tx is a transaction: its writes, and the topics whose counts it changes. It is guarded by the
+// write lock until Apply has returned.
 type Tx struct {
-	// Num is the number of the transaction, one more than that of the last transaction that was applied.
+	// Num is the number of the transaction, one more than that of the last transaction that was
+	// applied.
 	Num uint64
 
 	db      *DB
@@ -28,8 +30,8 @@ type Tx struct {
 	counted []*Topic // topics whose counts changed, each once
 	lowered []*Topic // topics that got a message below their lowest position, each once
 	ranges  int      // how many ranges of keys it deletes
-	// own has the keys of messages, IDs and remembered IDs that the transaction wrote in the first indexed bytes of the batch. The
-	// value of a deleted key is nil.
+	// own has the keys of messages, IDs and remembered IDs that the transaction wrote in the first
+	// indexed bytes of the batch. The value of a deleted key is nil.
 	own     map[string][]byte
 	indexed int
 }
@@ -45,9 +47,10 @@ func (tx *Tx) Size() int {
 	return tx.b.Len()
 }
 
-// Apply makes the transaction visible to every later one. First it adds what every transaction writes: its number, the
-// clock if the time has moved on, counts, lowest positions, and the next block of message numbers when they run short. tokens
-// is the new limit below which all lease tokens are used up, 0 if it stays. If the disk hangs, Apply hangs, too.
+// Apply makes the transaction visible to every later one. First it adds what every transaction
+// writes: its number, the clock if the time has moved on, counts, lowest positions, and the next
+// block of message numbers when they run short. tokens is the new limit below which all lease
+// tokens are used up, 0 if it stays. If the disk hangs, Apply hangs, too.
 func (tx *Tx) Apply(tokens int64) error {
 	db := tx.db
 	db.last = tx.Num
@@ -75,7 +78,8 @@ func (tx *Tx) Apply(tokens int64) error {
 	if tokens > 0 {
 		tx.set([]byte(metaToken), binary.BigEndian.AppendUint64(nil, uint64(tokens)))
 	}
-	// The new numbers may be used at once, because the transactions that use them are durable only when this one is.
+	// The new numbers may be used at once, because the transactions that use them are durable only
+	// when this one is.
 	if db.limit < db.next || db.limit-db.next < NumberBlock/2 {
 		db.limit += NumberBlock
 		tx.set([]byte(metaSeq), binary.BigEndian.AppendUint64(nil, db.limit))
@@ -93,8 +97,8 @@ func (tx *Tx) Apply(tokens int64) error {
 	return nil
 }
 
-// Wait returns when the transaction and all before it are durable. It needs no lock. After an error it is unknown whether the
-// transaction is durable.
+// Wait returns when the transaction and all before it are durable. It needs no lock. After an error
+// it is unknown whether the transaction is durable.
 func (tx *Tx) Wait() error {
 	if err := tx.b.SyncWait(); err != nil {
 		return err
@@ -109,7 +113,8 @@ func (tx *Tx) SetClock() {
 	tx.set([]byte(metaClock), record.AppendTime(nil, tx.now))
 }
 
-// StepClock makes this the transaction of a step of the store's clock: its time is that after the step.
+// StepClock makes this the transaction of a step of the store's clock: its time is that after the
+// step.
 func (tx *Tx) StepClock(s record.Step) {
 	tx.now = s.To
 	tx.SetClock()
@@ -119,7 +124,8 @@ func (tx *Tx) StepClock(s record.Step) {
 	}
 }
 
-// SetStep writes the last step of the store's clock, and whether something may be left to carry over it.
+// SetStep writes the last step of the store's clock, and whether something may be left to carry
+// over it.
 func (tx *Tx) SetStep(s record.Step, carry bool) {
 	tx.db.step = s
 	b := binary.BigEndian.AppendUint64(nil, uint64(s.Count))
@@ -131,8 +137,8 @@ func (tx *Tx) SetStep(s record.Step, carry bool) {
 	tx.set([]byte(metaStep), append(b, left))
 }
 
-// must panics on an error of a batch. To write a batch of this package, to read it back and to close it fail only by a mistake in this
-// package, such as a second Close.
+// must panics on an error of a batch. To write a batch of this package, to read it back and to
+// close it fail only by a mistake in this package, such as a second Close.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -149,17 +155,19 @@ func (tx *Tx) set(key, value []byte) {
 	}
 }
 
-// erase deletes a key of a message, which must be there: its record, or the place of its ID. A plain deletion
-// stays in the tables until it has reached the last one that may have an older value. A single deletion and the value that it
-// deletes both vanish as soon as the engine meets them together: mostly before the message has reached a table at all, because
-// most messages live for less time than it takes to fill the engine's buffer. The engine asks that there be one value at most
-// between two deletions, so such a key is erased before it is written over.
+// erase deletes a key of a message, which must be there: its record, or the place of its ID. A
+// plain deletion stays in the tables until it has reached the last one that may have an older
+// value. A single deletion and the value that it deletes both vanish as soon as the engine meets
+// them together: mostly before the message has reached a table at all, because most messages live
+// for less time than it takes to fill the engine's buffer. The engine asks that there be one value
+// at most between two deletions, so such a key is erased before it is written over.
 func (tx *Tx) erase(key []byte) {
 	tx.changed(key)
 	must(tx.batch().SingleDelete(key, nil))
 }
 
-// deleteRange deletes all keys that begin with prefix. The transaction must not Find or Read any of them afterwards.
+// deleteRange deletes all keys that begin with prefix. The transaction must not Find or Read any of
+// them afterwards.
 func (tx *Tx) deleteRange(prefix []byte) {
 	must(tx.batch().DeleteRange(prefix, after(prefix), nil))
 	tx.db.changes.every = tx.Num
@@ -174,8 +182,9 @@ func (tx *Tx) batch() *pebble.Batch {
 	return tx.b
 }
 
-// get reads a key as it is once the transaction is applied, nil if it is not there, and tells whether the transaction
-// wrote or deleted the key. It does not see what deleteRange has deleted. The value is valid until the transaction ends.
+// get reads a key as it is once the transaction is applied, nil if it is not there, and tells
+// whether the transaction wrote or deleted the key. It does not see what deleteRange has deleted.
+// The value is valid until the transaction ends.
 func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
 	tx.index()
 	if v, own = tx.own[string(key)]; own {
@@ -185,8 +194,8 @@ func (tx *Tx) get(key []byte) (v []byte, own bool, err error) {
 	return v, false, err
 }
 
-// index adds to own what the transaction has written since the last call. It is called before a read and not at each write, because
-// many transactions read nothing after they have written.
+// index adds to own what the transaction has written since the last call. It is called before a
+// read and not at each write, because many transactions read nothing after they have written.
 func (tx *Tx) index() {
 	size := tx.Size()
 	if size <= max(tx.indexed, batchrepr.HeaderLen) {
@@ -214,7 +223,8 @@ func (tx *Tx) index() {
 	tx.indexed = size
 }
 
-// Find returns where the message with an ID is. l is what was found of the ID without the write lock; it may be nil.
+// Find returns where the message with an ID is. l is what was found of the ID without the write
+// lock; it may be nil.
 func (tx *Tx) Find(t *Topic, id string, l *Look) (Place, error) {
 	key := idKey(keyID, t.num, id)
 	if tx.holds(l, t, key) {
@@ -229,8 +239,8 @@ func (tx *Tx) Find(t *Topic, id string, l *Look) (Place, error) {
 	return p, tx.db.state.ReadError("read the place of "+id, err)
 }
 
-// Read returns the record of a message that must be there. l is what was found of its ID without the write lock; it may be nil. Read
-// takes the record out of l if l has it.
+// Read returns the record of a message that must be there. l is what was found of its ID without
+// the write lock; it may be nil. Read takes the record out of l if l has it.
 func (tx *Tx) Read(t *Topic, p Place, l *Look) (*record.Record, error) {
 	if l != nil && l.record != nil && l.place == p && tx.holds(l, t, idKey(keyID, t.num, l.record.ID)) {
 		r := l.record
@@ -262,8 +272,9 @@ func (tx *Tx) ReadLive(t *Topic, at record.Position, value []byte) (*record.Reco
 	return r, tx.db.state.ReadError("topic "+t.name, err)
 }
 
-// NextLive finds the first live message of a topic at a position or after it, due at until at the latest, for whose number
-// skip returns false, and which this transaction has neither stored nor deleted.
+// NextLive finds the first live message of a topic at a position or after it, due at until at the
+// latest, for whose number skip returns false, and which this transaction has neither stored nor
+// deleted.
 func (tx *Tx) NextLive(t *Topic, from record.Position, until int64, skip func(seq uint64) bool) (s record.Stored, ok bool, err error) {
 	it, err := tx.db.iterate(tx.db.kv, Live, t.num, from, record.Position{Ms: until + 1})
 	if err != nil {
@@ -287,8 +298,8 @@ func (tx *Tx) writes(key []byte) bool {
 	return own
 }
 
-// Remembered tells whether an ID is that of a finished message which the topic remembers. l is what was found of the ID without
-// the write lock; it may be nil.
+// Remembered tells whether an ID is that of a finished message which the topic remembers. l is what
+// was found of the ID without the write lock; it may be nil.
 func (tx *Tx) Remembered(t *Topic, id string, l *Look) (bool, error) {
 	if !t.mayRemember(tx.db) {
 		return false, nil
@@ -305,7 +316,8 @@ func (tx *Tx) Remembered(t *Topic, id string, l *Look) (bool, error) {
 	return until > tx.now, tx.db.state.ReadError("read", err)
 }
 
-// rememberedUntil reads the value of a remembered ID. For an ID that is not remembered it returns the earliest time there is.
+// rememberedUntil reads the value of a remembered ID. For an ID that is not remembered it returns
+// the earliest time there is.
 func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
 	switch {
 	case v == nil:
@@ -316,9 +328,9 @@ func rememberedUntil(t *Topic, id string, v []byte) (int64, error) {
 	return record.Time(v), nil
 }
 
-// Put stores a message as a live one, at the due time of its record. The record must not say that the message is dead. from is where
-// the message was; a message from nowhere is new and gets a number of its own. All of the record but ID and body may have
-// changed.
+// Put stores a message as a live one, at the due time of its record. The record must not say that
+// the message is dead. from is where the message was; a message from nowhere is new and gets a
+// number of its own. All of the record but ID and body may have changed.
 func (tx *Tx) Put(t *Topic, from Place, r *record.Record) record.Stored {
 	at := record.Position{Ms: r.Due, Seq: from.At.Seq}
 	if from.Nowhere() {
@@ -347,8 +359,9 @@ func (tx *Tx) DeadLetter(t *Topic, from record.Position, r *record.Record) {
 	tx.move(t, r.ID, Place{Order: Live, At: from}, to, r.Encode())
 }
 
-// move moves a message from one place to another. It writes the record and the place of the ID, and updates the counts and the lowest
-// position of the topic, which Apply writes. A message that comes from nowhere is new, and one that goes nowhere is deleted.
+// move moves a message from one place to another. It writes the record and the place of the ID, and
+// updates the counts and the lowest position of the topic, which Apply writes. A message that comes
+// from nowhere is new, and one that goes nowhere is deleted.
 func (tx *Tx) move(t *Topic, id string, from, to Place, rec []byte) {
 	t.version++
 	if from.Order != to.Order {
@@ -402,8 +415,8 @@ func (tx *Tx) count(t *Topic) {
 	}
 }
 
-// noteRemoved records that n messages of a topic were deleted or moved: the topic's lowest position may be raised, and the keys
-// of these messages take room until a compaction drops them.
+// noteRemoved records that n messages of a topic were deleted or moved: the topic's lowest position
+// may be raised, and the keys of these messages take room until a compaction drops them.
 func (db *DB) noteRemoved(t *Topic, n int64) {
 	if !t.isStale {
 		t.isStale = true
@@ -413,7 +426,8 @@ func (db *DB) noteRemoved(t *Topic, n int64) {
 	db.noteGarbage(t)
 }
 
-// Remember keeps the ID of a message that has finished at ended until a time, both in Unix milliseconds.
+// Remember keeps the ID of a message that has finished at ended until a time, both in Unix
+// milliseconds.
 func (tx *Tx) Remember(t *Topic, id string, ended, until int64) {
 	t.remembers.Store(tx.db.remembering.Load())
 	tx.keep(&tx.db.remembered, t, id, record.AppendTime(record.AppendTime(nil, until), ended))
@@ -424,7 +438,8 @@ func (tx *Tx) KeepFinished(t *Topic, f *punctual.Finished) {
 	tx.keep(&tx.db.finished, t, f.ID, record.EncodeFinished(f))
 }
 
-// keep writes a value of an ID that is kept for some time. The value begins with the end of that time.
+// keep writes a value of an ID that is kept for some time. The value begins with the end of that
+// time.
 func (tx *Tx) keep(k *kept, t *Topic, id string, value []byte) {
 	key, end := idKey(k.ids, t.num, id), forgetKey(k.ends, record.Time(value), t.num, id)
 	t.version++

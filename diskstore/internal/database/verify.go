@@ -7,8 +7,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// VerifyTables has the engine compare its levels. It cannot be cancelled, and needs no lock. If the engine panics, the database
-// is taken for damaged.
+// VerifyTables has the engine compare its levels. It cannot be cancelled, and needs no lock. If the
+// engine panics, the database is taken for damaged.
 func (db *DB) VerifyTables() (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -20,7 +20,8 @@ func (db *DB) VerifyTables() (err error) {
 
 // Verifier receives what a verification reads and finds.
 type Verifier struct {
-	// Step is called for each key, before the key is checked. An error of Step ends the verification.
+	// Step is called for each key, before the key is checked. An error of Step ends the
+	// verification.
 	Step func(message bool) error
 	// Problem is called for each problem.
 	Problem func(format string, args ...any)
@@ -42,8 +43,8 @@ func (v Verifier) each(s *Snapshot, prefix []byte, message bool, f func(key, val
 	return s.db.state.ReadError("read", err)
 }
 
-// VerifyTopic compares every message of a topic with its ID, and the number of messages with the number of IDs and with the counts. It
-// returns how many messages it found.
+// VerifyTopic compares every message of a topic with its ID, and the number of messages with the
+// number of IDs and with the counts. It returns how many messages it found.
 func (s *Snapshot) VerifyTopic(t Info, v Verifier) (live, dead int64, err error) {
 	if live, err = s.verifyMessages(t, Live, v); err != nil {
 		return 0, 0, err
@@ -95,8 +96,8 @@ func (s *Snapshot) verifyMessages(t Info, order Order, v Verifier) (n int64, err
 	return n, err
 }
 
-// VerifyRest reports keys that belong to none of the topics, and remembered IDs and finished records that cannot be read or that no
-// sweep would ever delete.
+// VerifyRest reports keys that belong to none of the topics, and remembered IDs and finished
+// records that cannot be read or that no sweep would ever delete.
 func (s *Snapshot) VerifyRest(ts []Info, v Verifier) error {
 	known := make(map[uint32]bool, len(ts))
 	for _, t := range ts {

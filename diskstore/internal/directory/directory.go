@@ -1,9 +1,9 @@
-// Package directory makes one process the owner of a directory at a time. Two things see to it; docs/decisions/0015
-// says why two.
+// Package directory makes one process the owner of a directory at a time. Two things see to it;
+// docs/decisions/0015 says why two.
 //
 // Three locks keep others out. The kernel's lock of the directory itself is not lost by opening and
-// closing a file. A lock of the file LOCK is seen by other machines. A list of the directories that are
-// open in this process does the rest. All of them mean the directory, not its name.
+// closing a file. A lock of the file LOCK is seen by other machines. A list of the directories that
+// are open in this process does the rest. All of them mean the directory, not its name.
 //
 // The mark finds out when a lock did not hold, or when the path does not lead to the directory any
 // more. See Dir.
@@ -36,9 +36,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 )
 
-// Make makes a directory that survives a power cut, unless it exists, and returns its path. Where the file system is the machine's,
-// the path is absolute and without links. So it leads to the same directory after the process has changed its working directory,
-// or somebody a link.
+// Make makes a directory that survives a power cut, unless it exists, and returns its path. Where
+// the file system is the machine's, the path is absolute and without links. So it leads to the same
+// directory after the process has changed its working directory, or somebody a link.
 func Make(fs vfs.FS, dir string) (string, error) {
 	missing, err := missingDirs(fs, dir)
 	if err == nil && len(missing) > 0 {
@@ -72,7 +72,8 @@ func missingDirs(fs vfs.FS, dir string) (missing []string, err error) {
 	}
 }
 
-// resolve returns the absolute path of a directory without links; on a file system that is not the machine's, the path as it is.
+// resolve returns the absolute path of a directory without links; on a file system that is not the
+// machine's, the path as it is.
 func resolve(fs vfs.FS, dir string) (string, error) {
 	if vfs.Root(fs) != vfs.Default {
 		return dir, nil
@@ -84,9 +85,10 @@ func resolve(fs vfs.FS, dir string) (string, error) {
 	return filepath.EvalSymlinks(full)
 }
 
-// HoldsStore tells from the names in a directory whether it holds a store. A store that a newer program wrote is an error. In a
-// directory without a store foreign files are an error, and tables of a database are damage. A lost+found, and the files that are left
-// when the making of a store was cut short, are neither.
+// HoldsStore tells from the names in a directory whether it holds a store. A store that a newer
+// program wrote is an error. In a directory without a store foreign files are an error, and tables
+// of a database are damage. A lost+found, and the files that are left when the making of a store
+// was cut short, are neither.
 func HoldsStore(names []string) (bool, error) {
 	if err := checkFormats(names); err != nil {
 		return false, err
@@ -110,9 +112,9 @@ func HoldsStore(names []string) (bool, error) {
 	return false, nil
 }
 
-// The names of two files tell which program may read the directory, before the program writes anything. FORMAT-N is
-// ours and is made before the database is; the other one is the database's. A directory without the first has format
-// 1.
+// The names of two files tell which program may read the directory, before the program writes
+// anything. FORMAT-N is ours and is made before the database is; the other one is the database's. A
+// directory without the first has format 1.
 const (
 	formatPrefix   = "FORMAT-"
 	databaseMarker = "marker.format-version."
@@ -167,10 +169,12 @@ func writeFormat(fs vfs.FS, dir string, names []string) error {
 // FormatFile is the name of the file that tells the format of what this program writes.
 func FormatFile() string { return fmt.Sprintf("%s%d", formatPrefix, FormatVersion) }
 
-// StagingPrefix begins the names of directories in the store's own in which a copy of it is prepared.
+// StagingPrefix begins the names of directories in the store's own in which a copy of it is
+// prepared.
 const StagingPrefix = "BACKUP-"
 
-// removeStaging removes the directories of copies whose process ended before the copies were complete.
+// removeStaging removes the directories of copies whose process ended before the copies were
+// complete.
 func removeStaging(fs vfs.FS, dir string, names []string) error {
 	for _, n := range names {
 		if !strings.HasPrefix(n, StagingPrefix) {
@@ -183,9 +187,10 @@ func removeStaging(fs vfs.FS, dir string, names []string) error {
 	return nil
 }
 
-// openDirs are the directories that have an owner in this process. The list is needed because not every system and file system has
-// the kernel's lock, and because a second lock of the file LOCK within one process, by another path to it, would succeed. Its end
-// would then give the first lock away.
+// openDirs are the directories that have an owner in this process. The list is needed because not
+// every system and file system has the kernel's lock, and because a second lock of the file LOCK
+// within one process, by another path to it, would succeed. Its end would then give the first lock
+// away.
 var openDirs struct {
 	sync.Mutex
 	infos []fs.FileInfo // guarded by Mutex
@@ -198,11 +203,12 @@ type dirLock struct {
 	file io.Closer   // ends the lock of the file LOCK; nil if the file is not there and must not be made
 }
 
-// lockPause is the pause between two attempts to become the owner of a directory. There is one because no lock notifies those who
-// wait for it.
+// lockPause is the pause between two attempts to become the owner of a directory. There is one
+// because no lock notifies those who wait for it.
 const lockPause = 20 * time.Millisecond
 
-// lockDir makes the caller the one owner of a directory. If the directory still has another owner after wait, the error names it.
+// lockDir makes the caller the one owner of a directory. If the directory still has another owner
+// after wait, the error names it.
 func lockDir(fs vfs.FS, dir string, wait time.Duration) (io.Closer, error) {
 	until := time.Now().Add(wait)
 	lock, err := TryLock(fs, dir, true)
@@ -220,8 +226,8 @@ func lockDir(fs vfs.FS, dir string, wait time.Duration) (io.Closer, error) {
 	return nil, known
 }
 
-// TryLock takes the locks of a directory, that of the file LOCK only if the file is there or may be made. On a file system that is
-// not the machine's there is no other lock.
+// TryLock takes the locks of a directory, that of the file LOCK only if the file is there or may be
+// made. On a file system that is not the machine's there is no other lock.
 func TryLock(fs vfs.FS, dir string, mayMake bool) (io.Closer, error) {
 	withFile := mayMake
 	if !mayMake {
@@ -268,7 +274,8 @@ func (l *dirLock) take(fs vfs.FS, dir string, withFile bool) (err error) {
 	return err
 }
 
-// enlist notes the directory as open in this process. It returns errOwned if the directory is open already.
+// enlist notes the directory as open in this process. It returns errOwned if the directory is open
+// already.
 func (l *dirLock) enlist(info fs.FileInfo) error {
 	openDirs.Lock()
 	defer openDirs.Unlock()
@@ -345,23 +352,27 @@ func ReadOwner(fs vfs.FS, dir string) (last Owner, err error) {
 	return last, err
 }
 
-// Dir is the directory of a store, with the right to change it. Its mark shows that right: a file OWNER-* with a
-// random number in its name, which the owner makes when it opens the directory. Whoever opens the directory removes
-// the marks of all others before it reads any file of the store. So an owner that finds its mark by its path is the owner
-// still, and the path still leads to its directory. An owner that misses its mark fails.
+// Dir is the directory of a store, with the right to change it. Its mark shows that right: a file
+// OWNER-* with a random number in its name, which the owner makes when it opens the directory.
+// Whoever opens the directory removes the marks of all others before it reads any file of the
+// store. So an owner that finds its mark by its path is the owner still, and the path still leads
+// to its directory. An owner that misses its mark fails.
 //
 // What follows from that depends on when the owner looks for its mark:
 //
-//   - After each fsync, and after each write of the claim log, before anyone learns that it succeeded.
-//     If the mark is there then, a successor has not yet begun to read, and will read what was
-//     written. If it is not, nothing is reported. So what either of them reports, both know.
-//   - Before a file is made, renamed or removed. Owner and successor number their files alike, so a file that one makes may
-//     replace a file of the other. What makes a file superfluous was written before the file is removed.
-//     So with the mark still there the successor reads that first and does not need the file.
+//   - After each fsync, and after each write of the claim log, before anyone learns that it
+//     succeeded. If the mark is there then, a successor has not yet begun to read, and will read
+//     what was written. If it is not, nothing is reported. So what either of them reports, both
+//     know.
+//   - Before a file is made, renamed or removed. Owner and successor number their files alike, so a
+//     file that one makes may replace a file of the other. What makes a file superfluous was
+//     written before the file is removed. So with the mark still there the successor reads that
+//     first and does not need the file.
 //
-// A file can still be made in the time between the check and the making. That is an instant, unless the making has to wait until
-// another file is closed (failstop.FS). For that a lock must fail and another process open the whole store in that time. The locks
-// are the first protection, the mark is the second. The mark is not synced, because a power cut ends every process that could
+// A file can still be made in the time between the check and the making. That is an instant, unless
+// the making has to wait until another file is closed (failstop.FS). For that a lock must fail and
+// another process open the whole store in that time. The locks are the first protection, the mark
+// is the second. The mark is not synced, because a power cut ends every process that could
 // encounter it.
 type Dir struct {
 	fs    vfs.FS
@@ -373,14 +384,15 @@ type Dir struct {
 	mark  string    // path of the mark; empty until it is made, set before any other goroutine runs
 }
 
-// New returns a directory that has no owner yet. CheckSpace refuses pushes that would leave less than reserve bytes free.
+// New returns a directory that has no owner yet. CheckSpace refuses pushes that would leave less
+// than reserve bytes free.
 func New(fs vfs.FS, path string, reserve uint64, state *failstop.State, log *slog.Logger) *Dir {
 	return &Dir{fs: fs, path: path, state: state, log: log, space: spaceGuard{dir: path, reserve: reserve}}
 }
 
-// Own makes the store the owner of its directory. fresh tells that the directory holds no store yet. Own waits up to wait for an
-// earlier owner to end. In a directory that holds something else, or what a newer program wrote, it changes nothing. Each success
-// needs its Release.
+// Own makes the store the owner of its directory. fresh tells that the directory holds no store
+// yet. Own waits up to wait for an earlier owner to end. In a directory that holds something else,
+// or what a newer program wrote, it changes nothing. Each success needs its Release.
 func (d *Dir) Own(wait time.Duration) (fresh bool, err error) {
 	if _, _, err := d.contents(); err != nil {
 		return false, err
@@ -414,8 +426,9 @@ func (d *Dir) takeOver() (fresh bool, err error) {
 	return !there, writeFormat(own, d.path, names)
 }
 
-// CopyFile is the name of a file that every backup has, and that the first Open of the backup removes. Beside the mark of an owner the
-// file shows that somebody has copied a backup over a store.
+// CopyFile is the name of a file that every backup has, and that the first Open of the backup
+// removes. Beside the mark of an owner the file shows that somebody has copied a backup over a
+// store.
 const CopyFile = "COPY"
 
 // takeCopy makes a store of a backup. Called with the locks held, before the mark is made.
@@ -447,8 +460,8 @@ func (d *Dir) contents() (names []string, there bool, err error) {
 	return names, there, err
 }
 
-// Release gives the directory back as soon as no change of a file is under way, and waits up to 100 ms for that. It refuses all
-// further changes.
+// Release gives the directory back as soon as no change of a file is under way, and waits up to 100
+// ms for that. It refuses all further changes.
 func (d *Dir) Release() {
 	released := make(chan struct{})
 	d.state.RefuseChanges(func() {
@@ -465,7 +478,8 @@ func (d *Dir) Release() {
 	}
 }
 
-// Unlock gives back the locks alone, so that the store goes on as if the locks had failed to hold. Tests use it.
+// Unlock gives back the locks alone, so that the store goes on as if the locks had failed to hold.
+// Tests use it.
 func (d *Dir) Unlock() error {
 	lock := d.lock
 	d.lock = io.NopCloser(nil)
@@ -514,8 +528,8 @@ func (d *Dir) makeMark() error {
 	return nil
 }
 
-// Verify returns why the directory is not the store's any more, or why that could not be found out, or nil. Before the mark is made
-// it returns nil.
+// Verify returns why the directory is not the store's any more, or why that could not be found out,
+// or nil. Before the mark is made it returns nil.
 func (d *Dir) Verify() error {
 	if d.mark == "" {
 		return nil
@@ -549,14 +563,16 @@ func Exists(dir string) (bool, error) {
 	return false, errkind.Classify("look for a store", err)
 }
 
-// FormatVersion is the format of what a store writes. A change that an older program would misread raises it.
+// FormatVersion is the format of what a store writes. A change that an older program would misread
+// raises it.
 const FormatVersion = 2
 
-// manifestMarker begins the name of a file that every database has from its making on, so that a directory with such a file holds a
-// store.
+// manifestMarker begins the name of a file that every database has from its making on, so that a
+// directory with such a file holds a store.
 const manifestMarker = "marker.manifest"
 
-// IsMissing tells whether an error says that a path does not exist, or that a part of the way to it is no directory.
+// IsMissing tells whether an error says that a path does not exist, or that a part of the way to it
+// is no directory.
 func IsMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// lockOpenDir takes the kernel's lock of an open directory (flock). The lock belongs to the opening, not to the process or the
-// name, and is held until unlockOpenDir. It refuses a second opening, by whatever path that came. On a file system that knows no
-// such locks lockOpenDir succeeds without one, and only the other locks and the mark protect the directory.
+// lockOpenDir takes the kernel's lock of an open directory (flock). The lock belongs to the
+// opening, not to the process or the name, and is held until unlockOpenDir. It refuses a second
+// opening, by whatever path that came. On a file system that knows no such locks lockOpenDir
+// succeeds without one, and only the other locks and the mark protect the directory.
 func lockOpenDir(d *os.File) error {
 	refused, err := flock(d, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(refused, syscall.EWOULDBLOCK) {
@@ -19,8 +20,9 @@ func lockOpenDir(d *os.File) error {
 	return err
 }
 
-// unlockOpenDir gives the lock back that lockOpenDir has taken. To close the file is not enough, because a process that is being
-// forked at this moment has the file open, too, until it runs its program.
+// unlockOpenDir gives the lock back that lockOpenDir has taken. To close the file is not enough,
+// because a process that is being forked at this moment has the file open, too, until it runs its
+// program.
 func unlockOpenDir(d *os.File) error {
 	_, err := flock(d, syscall.LOCK_UN) // refused where there are no such locks
 	return err

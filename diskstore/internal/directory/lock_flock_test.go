@@ -13,9 +13,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/failstop"
 )
 
-// TestALockIsGivenBackDuringAFork: a process that is being forked has a copy of every open file until it runs its program. A
-// directory that is given back at that moment is free at once all the same. A second descriptor of the directory stands for that
-// copy.
+// TestALockIsGivenBackDuringAFork: a process that is being forked has a copy of every open file
+// until it runs its program. A directory that is given back at that moment is free at once all the
+// same. A second descriptor of the directory stands for that copy.
 func TestALockIsGivenBackDuringAFork(t *testing.T) {
 	dir := t.TempDir()
 	own := func() *Dir {

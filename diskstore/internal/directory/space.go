@@ -11,9 +11,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// spaceGuard is what CheckSpace knows, by which pushes are refused while the disk is nearly full. They have to be refused early,
-// because the store fails when its database can write no more, and because acks and cancels need a little space themselves before
-// they free any.
+// spaceGuard is what CheckSpace knows, by which pushes are refused while the disk is nearly full.
+// They have to be refused early, because the store fails when its database can write no more, and
+// because acks and cancels need a little space themselves before they free any.
 type spaceGuard struct {
 	dir     string
 	reserve uint64
@@ -26,15 +26,17 @@ type spaceGuard struct {
 	needed uint64
 }
 
-// spaceLook is how long an answer of the disk is used before the guard asks again how much space is free.
+// spaceLook is how long an answer of the disk is used before the guard asks again how much space is
+// free.
 const spaceLook = 250 * time.Millisecond
 
-// CheckSpace returns ErrNoSpace when less than the reserve would be free once n bytes of messages are stored. unwritten tells how many
-// bytes the database has in its log alone: it writes them a second time, into tables, before it deletes that part of the log, and
-// the n bytes as well. CheckSpace counts both as used, because with large messages they can be as much as the reserve.
+// CheckSpace returns ErrNoSpace when less than the reserve would be free once n bytes of messages
+// are stored. unwritten tells how many bytes the database has in its log alone: it writes them a
+// second time, into tables, before it deletes that part of the log, and the n bytes as well.
+// CheckSpace counts both as used, because with large messages they can be as much as the reserve.
 //
-// If the directory is gone, CheckSpace fails the store, because the call that asks may be the first one to find that out, before any
-// change of a file.
+// If the directory is gone, CheckSpace fails the store, because the call that asks may be the first
+// one to find that out, before any change of a file.
 func (d *Dir) CheckSpace(n uint64, unwritten func() uint64) error {
 	g := &d.space
 	g.mu.Lock()

@@ -1,5 +1,5 @@
-// Package errkind gives the errors of files and of the database the kinds that callers know, and texts of one line.
-// It has no state.
+// Package errkind gives the errors of files and of the database the kinds that callers know, and
+// texts of one line. It has no state.
 package errkind
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// plainError is an error of the database in one line. The database adds stacks and internal notes to its
-// texts, which do not help an operator who has to repair a disk.
+// plainError is an error of the database in one line. The database adds stacks and internal notes
+// to its texts, which do not help an operator who has to repair a disk.
 type plainError struct{ err error }
 
 // Plain returns err with a text of one line.
@@ -43,7 +43,8 @@ func Corruptf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", FirstLine(fmt.Sprintf(format, args...)), punctual.ErrCorrupt)
 }
 
-// Ended returns the error of a context that has ended: the cause of the end if that wraps ctx.Err, else an error that wraps both.
+// Ended returns the error of a context that has ended: the cause of the end if that wraps ctx.Err,
+// else an error that wraps both.
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
@@ -52,8 +53,8 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// HalfDone returns the error of a call that has changed something before it failed: err, which is made an ErrIndeterminate if it
-// is none.
+// HalfDone returns the error of a call that has changed something before it failed: err, which is
+// made an ErrIndeterminate if it is none.
 func HalfDone(err error) error {
 	if errors.Is(err, punctual.ErrIndeterminate) {
 		return err
@@ -81,14 +82,15 @@ func Classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// NoFileLeft tells whether a file could not be opened because the process, or the machine, has as many files open as it may have.
-// Nothing was changed then.
+// NoFileLeft tells whether a file could not be opened because the process, or the machine, has as
+// many files open as it may have. Nothing was changed then.
 func NoFileLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// RefusedBySystem tells whether an error came from the operating system, as opposed to damage that was found. A file that does not
-// exist (ENOENT) counts as damage, because the database opens only files that it has made.
+// RefusedBySystem tells whether an error came from the operating system, as opposed to damage that
+// was found. A file that does not exist (ENOENT) counts as damage, because the database opens only
+// files that it has made.
 func RefusedBySystem(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && errno != syscall.ENOENT

@@ -1,5 +1,6 @@
-// Package examine looks at what is below a store: its directory, lock and files, the disk, the clock, and the kind of file system.
-// It never opens a store. It changes nothing but one small file, which it makes and removes.
+// Package examine looks at what is below a store: its directory, lock and files, the disk, the
+// clock, and the kind of file system. It never opens a store. It changes nothing but one small
+// file, which it makes and removes.
 package examine
 
 import (
@@ -32,11 +33,12 @@ const (
 	slowFsync = 50 * time.Millisecond // a push that comes alone waits for one fsync
 )
 
-// MaxClockStep is how far the machine's clock may be from the store's, ahead or behind. A store whose clock is further away refuses to open.
+// MaxClockStep is how far the machine's clock may be from the store's, ahead or behind. A store
+// whose clock is further away refuses to open.
 const MaxClockStep = 366 * 24 * time.Hour
 
-// ClockTooFar returns how far the machine's clock is from the store's, in words such as "400 days ahead of the store's", if that is further
-// than MaxClockStep, and otherwise "".
+// ClockTooFar returns how far the machine's clock is from the store's, in words such as "400 days
+// ahead of the store's", if that is further than MaxClockStep, and otherwise "".
 func ClockTooFar(machine, store time.Time) string {
 	step, how := machine.Sub(store), "ahead of"
 	if step < 0 {
@@ -55,7 +57,8 @@ const Fsyncs = 5
 type Options struct {
 	FS    vfs.FS
 	Clock storekit.Clock
-	// ReserveBytes is the free space that the store keeps, CacheBytes the size of the cache with which its database is read.
+	// ReserveBytes is the free space that the store keeps, CacheBytes the size of the cache with
+	// which its database is read.
 	ReserveBytes uint64
 	CacheBytes   int64
 	// Timeout is how long each step may wait for the disk.
@@ -84,8 +87,9 @@ type examination struct {
 	stepped storekit.ClockState // the steps of the store's clock, without the rest
 }
 
-// Run examines a directory and returns what it found, in the order of the steps. A disk that does not answer for
-// Options.Timeout is a finding; the goroutine that asked it ends when it answers. An error tells that ctx has ended.
+// Run examines a directory and returns what it found, in the order of the steps. A disk that does
+// not answer for Options.Timeout is a finding; the goroutine that asked it ends when it answers. An
+// error tells that ctx has ended.
 func Run(ctx context.Context, dir string, o Options) (findings []storekit.Finding, err error) {
 	x := &examination{dir: dir, base: dir, opt: o}
 	contents := x.contents
@@ -158,7 +162,8 @@ const needsDirectory = "the store needs a directory that its process may read an
 
 const noStoreYet = "it is made when it is first opened, as by a push; if there should be one, look for a mistake in the path"
 
-// list tells from the names in the directory whether it holds a store, and whether damage was found earlier.
+// list tells from the names in the directory whether it holds a store, and whether damage was found
+// earlier.
 func (x *examination) list(dir string) (findings []storekit.Finding) {
 	names, err := x.opt.FS.List(dir)
 	if err != nil {
@@ -206,8 +211,8 @@ func (x *examination) contents() []storekit.Finding {
 	}
 	c, err := x.openReadOnly()
 	if err != nil {
-		// Another process may have opened the store and changed its files meanwhile. So the files are read again while the lock
-		// keeps others out.
+		// Another process may have opened the store and changed its files meanwhile. So the files
+		// are read again while the lock keeps others out.
 		if held := x.tryLock(func() { c, err = x.openReadOnly() }); held != nil {
 			return held
 		}
@@ -247,7 +252,8 @@ func brokenStore(err error) storekit.Finding {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// tryLock calls do with the locks of the directory held and returns nil, or returns the finding that says why it cannot.
+// tryLock calls do with the locks of the directory held and returns nil, or returns the finding
+// that says why it cannot.
 func (x *examination) tryLock(do func()) []storekit.Finding {
 	lock, err := directory.TryLock(x.opt.FS, x.dir, false)
 	if err == nil {
@@ -275,8 +281,9 @@ type seen struct {
 	damaged            []string            // segments of the claim log
 }
 
-// openReadOnly opens the database and reads the claim log and the topics as the opening of a store does, but writes nothing. It does
-// not read the records of leased and acked messages, which the opening of a store reads, too.
+// openReadOnly opens the database and reads the claim log and the topics as the opening of a store
+// does, but writes nothing. It does not read the records of leased and acked messages, which the
+// opening of a store reads, too.
 func (x *examination) openReadOnly() (c seen, err error) {
 	files, quiet := failstop.ReadOnly{FS: x.opt.FS}, slog.New(slog.DiscardHandler)
 	state := failstop.New(x.dir, quiet, x.opt.Timeout)
@@ -337,7 +344,8 @@ func fsyncTime(median time.Duration) string {
 	return fmt.Sprintf("%v, the median of %d", median.Round(time.Microsecond), Fsyncs)
 }
 
-// timeFsync appends to a file and syncs it, Fsyncs times, and returns the median of what that took. It closes the file.
+// timeFsync appends to a file and syncs it, Fsyncs times, and returns the median of what that took.
+// It closes the file.
 func timeFsync(f vfs.File) (time.Duration, error) {
 	var took []time.Duration
 	for range Fsyncs {

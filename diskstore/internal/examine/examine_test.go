@@ -44,8 +44,8 @@ func want(t *testing.T, got map[string]storekit.Finding, name string, severity s
 	}
 }
 
-// TestStepsEndWhereNoStoreCanBe: the examination of a directory with foreign files does not write to it. That of a missing directory
-// below it does, and removes its trial file.
+// TestStepsEndWhereNoStoreCanBe: the examination of a directory with foreign files does not write
+// to it. That of a missing directory below it does, and removes its trial file.
 func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll("foreign", 0o700); err != nil {
@@ -72,7 +72,8 @@ func TestStepsEndWhereNoStoreCanBe(t *testing.T) {
 	}
 }
 
-// TestOfAnOpenStore: the findings about a store that is open in this process come from its state and its clock.
+// TestOfAnOpenStore: the findings about a store that is open in this process come from its state
+// and its clock.
 func TestOfAnOpenStore(t *testing.T) {
 	mem, quiet := vfs.NewMem(), slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir, err := directory.Make(mem, "store")
@@ -95,8 +96,8 @@ func TestOfAnOpenStore(t *testing.T) {
 	want(t, found(t, dir, o), "store", storekit.SeverityBad, "the disk is gone")
 }
 
-// TestClock: a machine's clock that is more than 2 s behind the store's is a warning. One that opening refuses, in either direction,
-// is bad, and the finding names what mends it.
+// TestClock: a machine's clock that is more than 2 s behind the store's is a warning. One that
+// opening refuses, in either direction, is bad, and the finding names what mends it.
 func TestClock(t *testing.T) {
 	o := options(vfs.NewMem())
 	now := o.Clock.Now()

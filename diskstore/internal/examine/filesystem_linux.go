@@ -12,8 +12,8 @@ const (
 	foreignRemedy   = "what an fsync does is up to the program behind it: make sure that it reaches a disk and that locks hold, or use a local disk"
 )
 
-// fileSystems are the file systems by the number that statfs(2) reports. The numbers are those of linux/magic.h, or of the file system
-// itself where that header does not have it, as with ZFS.
+// fileSystems are the file systems by the number that statfs(2) reports. The numbers are those of
+// linux/magic.h, or of the file system itself where that header does not have it, as with ZFS.
 var fileSystems = map[uint32]fileSystem{
 	0x0000EF53: {name: "ext4"}, // also ext2 and ext3, which are not told apart
 	0x58465342: {name: "xfs"},

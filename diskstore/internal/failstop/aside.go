@@ -7,8 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Aside is the file system of a database that may also write into directories where a copy of it is prepared. A change
-// there that fails is an error of the copy, not of the store: the caller gets the error, and the store goes on.
+// Aside is the file system of a database that may also write into directories where a copy of it is
+// prepared. A change there that fails is an error of the copy, not of the store: the caller gets
+// the error, and the store goes on.
 type Aside struct {
 	vfs.FS // the database's side of an FS
 	// Plain is the file system without the rules of an FS.

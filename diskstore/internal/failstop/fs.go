@@ -20,30 +20,34 @@ import (
 // Side tells who uses a file system.
 type Side bool
 
-// The store's own side gets the errors of changes. The goroutines of the database stop when a change is refused, or fails for
-// another reason than that a file does not exist.
+// The store's own side gets the errors of changes. The goroutines of the database stop when a
+// change is refused, or fails for another reason than that a file does not exist.
 const (
 	Store    Side = false
 	Database Side = true
 )
 
-// FS is the file system that the store and its database see. It adds the following to the file system below it.
+// FS is the file system that the store and its database see. It adds the following to the file
+// system below it.
 //
-// A file marker.manifest.* names the current MANIFEST. The marker may reach the disk before the directory entry of the MANIFEST.
-// Then the database does not open after a power cut (cockroachdb/pebble issue 5825, not yet mended in v2.1.7). So FS syncs the
-// directory before a marker is created.
+// A file marker.manifest.* names the current MANIFEST. The marker may reach the disk before the
+// directory entry of the MANIFEST. Then the database does not open after a power cut
+// (cockroachdb/pebble issue 5825, not yet mended in v2.1.7). So FS syncs the directory before a
+// marker is created.
 //
-// When a change of a file fails, the database panics, tries again for ever, or reports success, depending on the
-// file. A panic would end our user's program. So the store fails first and the goroutine stops: the database never
-// learns of it.
+// When a change of a file fails, the database panics, tries again for ever, or reports success,
+// depending on the file. A panic would end our user's program. So the store fails first and the
+// goroutine stops: the database never learns of it.
 //
-// Every change of a file is counted, and refused when the store is closed or has failed. A failed database may go on trying,
-// and by then the directory can have a new owner. A store that has lost its directory to a new owner fails before it harms
-// that one. It also fails before it reports anything that the new owner does not know.
+// Every change of a file is counted, and refused when the store is closed or has failed. A failed
+// database may go on trying, and by then the directory can have a new owner. A store that has lost
+// its directory to a new owner fails before it harms that one. It also fails before it reports
+// anything that the new owner does not know.
 //
-// When no further file can be opened, FS waits until another one is closed (whenFileLeft). While the store closes, FS can refuse the
-// reads of the database, so that a long read ends (changeCounter.noReads). The database learns of a read that
-// has failed after a pause (unread). Lock has no effect.
+// When no further file can be opened, FS waits until another one is closed (whenFileLeft). While
+// the store closes, FS can refuse the reads of the database, so that a long read ends
+// (changeCounter.noReads). The database learns of a read that has failed after a pause (unread).
+// Lock has no effect.
 type FS struct {
 	vfs.FS
 	state *State
@@ -51,7 +55,8 @@ type FS struct {
 	side  Side
 }
 
-// NewFS returns the FS over fs for one side of a store. owned returns why the store is not the owner of its directory any more, or nil.
+// NewFS returns the FS over fs for one side of a store. owned returns why the store is not the
+// owner of its directory any more, or nil.
 func NewFS(fs vfs.FS, state *State, owned func() error, side Side) FS {
 	return FS{FS: fs, state: state, owned: owned, side: side}
 }
@@ -59,8 +64,9 @@ func NewFS(fs vfs.FS, state *State, owned func() error, side Side) FS {
 // Unwrap implements vfs.FS.
 func (f FS) Unwrap() vfs.FS { return f.FS }
 
-// change runs one change of a file unless changes are refused. Of a change that is refused or fails, the store's side gets the
-// error; on the database's side the goroutine stops here (see Side).
+// change runs one change of a file unless changes are refused. Of a change that is refused or
+// fails, the store's side gets the error; on the database's side the goroutine stops here (see
+// Side).
 func (f FS) change(do func() error) error {
 	ran, err := f.state.changes.run(do)
 	if !ran {
@@ -76,7 +82,8 @@ func (f FS) change(do func() error) error {
 	return err
 }
 
-// named is change for what links, renames or removes a file, which only the owner of the directory may do.
+// named is change for what links, renames or removes a file, which only the owner of the directory
+// may do.
 func (f FS) named(do func() error) error {
 	return f.change(func() error {
 		if err := f.verify(); err != nil {
@@ -86,7 +93,8 @@ func (f FS) named(do func() error) error {
 	})
 }
 
-// verify returns why the store does not own its directory any more, or nil. It fails a store that does not.
+// verify returns why the store does not own its directory any more, or nil. It fails a store that
+// does not.
 func (f FS) verify() error {
 	err := f.owned()
 	if err != nil {
@@ -95,8 +103,9 @@ func (f FS) verify() error {
 	return err
 }
 
-// kept is change for a write or an fsync after which the store reports something as stored. It asks afterwards whether the store
-// still owns the directory, because only then does the next owner read what was written.
+// kept is change for a write or an fsync after which the store reports something as stored. It asks
+// afterwards whether the store still owns the directory, because only then does the next owner read
+// what was written.
 func (f FS) kept(do func() error) error {
 	return f.change(func() error {
 		if err := do(); err != nil {
@@ -106,8 +115,9 @@ func (f FS) kept(do func() error) error {
 	})
 }
 
-// whenFileLeft opens a file. While no further file may be opened it tries again, for half of the time that the disk may take. It
-// may try again because a failed attempt changes nothing, and it is worth trying because others will close files.
+// whenFileLeft opens a file. While no further file may be opened it tries again, for half of the
+// time that the disk may take. It may try again because a failed attempt changes nothing, and it is
+// worth trying because others will close files.
 func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err error) {
 	for began, waited := time.Now(), false; ; waited = true {
 		opened, err = open()
@@ -128,8 +138,9 @@ func (f FS) whenFileLeft(open func() (vfs.File, error)) (opened vfs.File, err er
 // fileWait is the pause between two attempts to open a file.
 const fileWait = 10 * time.Millisecond
 
-// changed carries out a call that changes the disk and returns a file. Its errors are those of named. It asks for the owner before each
-// attempt, because the directory may get another one while whenFileLeft waits.
+// changed carries out a call that changes the disk and returns a file. Its errors are those of
+// named. It asks for the owner before each attempt, because the directory may get another one while
+// whenFileLeft waits.
 func (f FS) changed(do func() (vfs.File, error)) (opened vfs.File, err error) {
 	err = f.change(func() error {
 		opened, err = f.whenFileLeft(func() (vfs.File, error) {
@@ -202,8 +213,8 @@ func (f FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return file{opened, f}, nil
 }
 
-// unread returns the error of a read, to the database after a pause, because the database tries a compaction that has failed again
-// at once, for ever. After StopReads the goroutine stops here.
+// unread returns the error of a read, to the database after a pause, because the database tries a
+// compaction that has failed again at once, for ever. After StopReads the goroutine stops here.
 func (f FS) unread(err error) error {
 	if err == nil || err == io.EOF || f.side == Store {
 		return err
@@ -218,8 +229,8 @@ func (f FS) unread(err error) error {
 // readPause is how long the database gets to wait for the error of a read.
 const readPause = 100 * time.Millisecond
 
-// Lock gives the database a lock of no effect. The store holds the real one (package directory), so that it can give the lock back
-// also when the database hangs.
+// Lock gives the database a lock of no effect. The store holds the real one (package directory), so
+// that it can give the lock back also when the database hangs.
 func (f FS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // OpenDir implements vfs.FS.
@@ -245,8 +256,8 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	return n, f.fs.unread(err)
 }
 
-// Write implements vfs.File. A write of the store itself needs kept, because what is in the claim log is reported as stored without
-// an fsync.
+// Write implements vfs.File. A write of the store itself needs kept, because what is in the claim
+// log is reported as stored without an fsync.
 func (f file) Write(b []byte) (n int, err error) {
 	write := func() error {
 		n, err = f.File.Write(b)
@@ -284,8 +295,8 @@ func (f file) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Preallocate implements vfs.File. An error of the file goes to the caller and does not fail the store, because a preallocation is
-// only a hint.
+// Preallocate implements vfs.File. An error of the file goes to the caller and does not fail the
+// store, because a preallocation is only a hint.
 func (f file) Preallocate(offset, length int64) (err error) {
 	return errors.Join(f.fs.change(func() error {
 		err = f.File.Preallocate(offset, length)
@@ -301,13 +312,15 @@ type changeCounter struct {
 	shut     bool   // guarded by mu
 	after    func() // called, with mu held, when it is shut and no change is under way; guarded by mu
 
-	// noReads refuses the database's reads, so that a long read ends. State.WaitCalls sets it for a while, State.RefuseReads for good.
+	// noReads refuses the database's reads, so that a long read ends. State.WaitCalls sets it for a
+	// while, State.RefuseReads for good.
 	noReads atomic.Bool
 	// stopReads stops each goroutine of the database at its next read that fails (State.StopReads).
 	stopReads atomic.Bool
 }
 
-// ErrReadsEnded is the error of a read of the database that is refused because the store is being closed.
+// ErrReadsEnded is the error of a read of the database that is refused because the store is being
+// closed.
 var ErrReadsEnded = fmt.Errorf("the store is being closed: %w", punctual.ErrClosed)
 
 // progress is the number of changes that have returned: while it grows the disk does not hang.
@@ -337,8 +350,8 @@ func (g *changeCounter) run(change func() error) (ran bool, err error) {
 	return true, err
 }
 
-// close refuses all further changes. It calls after, if not nil, as soon as no change is under way: at once, or when the last
-// change under way returns, which a disk that hangs may put off for ever.
+// close refuses all further changes. It calls after, if not nil, as soon as no change is under way:
+// at once, or when the last change under way returns, which a disk that hangs may put off for ever.
 func (g *changeCounter) close(after func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -357,7 +370,8 @@ func (g *changeCounter) callAfter() {
 	}
 }
 
-// ReadOnly is a file system that refuses every change of a file, except that Lock, which an FS above replaces, may make its file.
+// ReadOnly is a file system that refuses every change of a file, except that Lock, which an FS
+// above replaces, may make its file.
 type ReadOnly struct{ vfs.FS }
 
 // Unwrap implements vfs.FS.

@@ -1,8 +1,10 @@
-// Package failstop knows whether a store is open, closing or failed, and has the file system that obeys it.
+// Package failstop knows whether a store is open, closing or failed, and has the file system that
+// obeys it.
 //
-// A store fails once and for good. After a failed write or fsync nobody knows what the disk holds. An fsync
-// that is tried again may report success for data that the kernel has dropped (fsyncgate, PostgreSQL 2018). So
-// the first failure is kept, every call under way gets it, and the store has to be opened again.
+// A store fails once and for good. After a failed write or fsync nobody knows what the disk holds.
+// An fsync that is tried again may report success for data that the kernel has dropped (fsyncgate,
+// PostgreSQL 2018). So the first failure is kept, every call under way gets it, and the store has
+// to be opened again.
 package failstop
 
 import (
@@ -17,8 +19,9 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// State is whether a store is open, closing or failed, with the calls and the changes of files under way.
-// It is safe for concurrent use. Its locks are the innermost, except that what RefuseChanges is given runs with one of them held.
+// State is whether a store is open, closing or failed, with the calls and the changes of files
+// under way. It is safe for concurrent use. Its locks are the innermost, except that what
+// RefuseChanges is given runs with one of them held.
 type State struct {
 	dir     string
 	log     *slog.Logger
@@ -30,7 +33,8 @@ type State struct {
 	mu     sync.Mutex
 	closed bool           // guarded by mu
 	calls  sync.WaitGroup // grows only with mu held and while not closed, or by a call that is under way
-	// scans are the reads that may last long and look at no context meanwhile. It grows only within a call.
+	// scans are the reads that may last long and look at no context meanwhile. It grows only within
+	// a call.
 	scans sync.WaitGroup
 
 	failing sync.Once
@@ -41,8 +45,8 @@ type State struct {
 	end     context.CancelFunc
 }
 
-// New returns the state of a store that is open, in the directory dir. A disk that does not answer for timeout is
-// taken for failed.
+// New returns the state of a store that is open, in the directory dir. A disk that does not answer
+// for timeout is taken for failed.
 func New(dir string, log *slog.Logger, timeout time.Duration) *State {
 	s := &State{dir: dir, log: log, timeout: timeout, failed: make(chan struct{}), closing: make(chan struct{})}
 	s.seldom.last, s.seldom.left = make(map[string]time.Time), make(map[string]int)
@@ -60,8 +64,8 @@ type seldom struct {
 // logPause is the time between two lines with the same text that LogSeldom writes.
 const logPause = time.Minute
 
-// LogSeldom logs a failure that may come many times a second, at most once a minute for each text. The next line says how many
-// were left out.
+// LogSeldom logs a failure that may come many times a second, at most once a minute for each text.
+// The next line says how many were left out.
 func (s *State) LogSeldom(level slog.Level, text string, args ...any) {
 	s.seldom.mu.Lock()
 	last, again := s.seldom.last[text]
@@ -97,8 +101,8 @@ func (s *State) Enter() error {
 // Leave counts a call out.
 func (s *State) Leave() { s.calls.Done() }
 
-// EnterScan is Enter for a read that the closing of the store ends by refusing the reads of the database. Each success needs its
-// LeaveScan.
+// EnterScan is Enter for a read that the closing of the store ends by refusing the reads of the
+// database. Each success needs its LeaveScan.
 func (s *State) EnterScan() error {
 	if err := s.Enter(); err != nil {
 		return err
@@ -122,10 +126,12 @@ func (s *State) EnterFailed() error {
 	return nil
 }
 
-// Go runs a step of a call in a goroutine that counts as a call of its own. The caller is within a call.
+// Go runs a step of a call in a goroutine that counts as a call of its own. The caller is within a
+// call.
 func (s *State) Go(step func()) { s.calls.Go(step) }
 
-// Usable returns why the store takes no calls, or nil. A store that has failed and is closed is a closed one.
+// Usable returns why the store takes no calls, or nil. A store that has failed and is closed is a
+// closed one.
 func (s *State) Usable() error {
 	select {
 	case <-s.closing:
@@ -142,7 +148,8 @@ func (s *State) Usable() error {
 
 func (s *State) errClosed() error { return fmt.Errorf("store %s: %w", s.dir, punctual.ErrClosed) }
 
-// Check returns why a call is not to go on: its context or the store has ended. Else it returns nil.
+// Check returns why a call is not to go on: its context or the store has ended. Else it returns
+// nil.
 func (s *State) Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errkind.Ended(ctx)
@@ -192,13 +199,14 @@ func (s *State) Failure() error {
 	return fmt.Errorf("%w and must be reopened when the disk works again: %v", punctual.ErrStoreFailed, s.cause)
 }
 
-// Indeterminate is the error of a call that was under way when the store failed, and whose change may have happened.
+// Indeterminate is the error of a call that was under way when the store failed, and whose change
+// may have happened.
 func (s *State) Indeterminate() error {
 	return fmt.Errorf("%w: %w", punctual.ErrIndeterminate, s.Failure())
 }
 
-// Do runs a change of files in a goroutine of its own, because the disk may hang. It fails the store when the change
-// does not return in time, or fails for another reason than space.
+// Do runs a change of files in a goroutine of its own, because the disk may hang. It fails the
+// store when the change does not return in time, or fails for another reason than space.
 func (s *State) Do(doing string, change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }()
@@ -234,7 +242,8 @@ func (s *State) ReadError(doing string, err error) error {
 	return err
 }
 
-// BeginClose lets no further calls in and ends what waits. It is false when the store was being closed before.
+// BeginClose lets no further calls in and ends what waits. It is false when the store was being
+// closed before.
 func (s *State) BeginClose() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,11 +267,12 @@ func (s *State) WaitCalls() {
 // RefuseReads refuses the database's reads from now on, so that a long read ends.
 func (s *State) RefuseReads() { s.changes.noReads.Store(true) }
 
-// StopReads has each goroutine of a failed database stop at its next read that fails. No call may be under way.
+// StopReads has each goroutine of a failed database stop at its next read that fails. No call may
+// be under way.
 func (s *State) StopReads() { s.changes.stopReads.Store(true) }
 
-// AwaitProgress returns what it receives from done, the result of a step that changes many files. It fails the store when no change
-// of a file has ended for as long as the disk may take.
+// AwaitProgress returns what it receives from done, the result of a step that changes many files.
+// It fails the store when no change of a file has ended for as long as the disk may take.
 func (s *State) AwaitProgress(doing string, done <-chan error) error {
 	timer := time.NewTimer(s.timeout)
 	defer timer.Stop()
@@ -283,8 +293,9 @@ func (s *State) AwaitProgress(doing string, done <-chan error) error {
 	}
 }
 
-// RefuseChanges refuses all further changes of files. It calls after, if not nil, as soon as none is under way: at once, or when the
-// last change under way returns, which a disk that hangs may put off for ever. after must not change a file by an FS of this State.
+// RefuseChanges refuses all further changes of files. It calls after, if not nil, as soon as none
+// is under way: at once, or when the last change under way returns, which a disk that hangs may put
+// off for ever. after must not change a file by an FS of this State.
 func (s *State) RefuseChanges(after func()) { s.changes.close(after) }
 
 // Still tells whether changes are refused and none is under way. Tests use it.
@@ -294,8 +305,8 @@ func (s *State) Still() bool {
 	return s.changes.shut && s.changes.underWay == 0
 }
 
-// BlockForever stops the calling goroutine, one in the database of a failed or closed store, where it is. It does not end the
-// goroutine, because the deferred calls of a goroutine that is in the middle of something would unlock what is not locked, and so
-// end the program. The goroutine and what it holds are lost until the process ends, which is the price of going on without the
-// store.
+// BlockForever stops the calling goroutine, one in the database of a failed or closed store, where
+// it is. It does not end the goroutine, because the deferred calls of a goroutine that is in the
+// middle of something would unlock what is not locked, and so end the program. The goroutine and
+// what it holds are lost until the process ends, which is the price of going on without the store.
 func BlockForever() { select {} }

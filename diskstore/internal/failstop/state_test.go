@@ -61,7 +61,8 @@ func TestCloseLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// A store that has failed and was then closed answers ErrClosed and not ErrStoreFailed, each time it is asked.
+// A store that has failed and was then closed answers ErrClosed and not ErrStoreFailed, each time
+// it is asked.
 func TestClosedComesBeforeFailed(t *testing.T) {
 	s := newState()
 	s.Fail(errors.New("a failure"))
@@ -135,8 +136,8 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoFileLeftForGood: when no file can be opened for half of the time that the disk may take, the attempts end, and Classify says
-// which limit is too low.
+// TestNoFileLeftForGood: when no file can be opened for half of the time that the disk may take,
+// the attempts end, and Classify says which limit is too low.
 func TestNoFileLeftForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := New("store", slog.New(slog.DiscardHandler), time.Minute)
@@ -164,8 +165,8 @@ func (f refusing) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error)
 	return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
 }
 
-// TestOwnerIsAskedAgainAfterTheWait: an owner that loses its directory while it waits for a file to be closed makes no file there any
-// more.
+// TestOwnerIsAskedAgainAfterTheWait: an owner that loses its directory while it waits for a file to
+// be closed makes no file there any more.
 func TestOwnerIsAskedAgainAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, state, tried := vfs.NewMem(), newState(), 0

@@ -7,11 +7,13 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// Detaching a message removes it from memory alone: on disk it stays as it was until the transaction of the caller deletes or
-// moves it. So every method here is called with the write lock held, and the store must end when the transaction fails,
-// because otherwise nobody would ever deliver the message.
+// Detaching a message removes it from memory alone: on disk it stays as it was until the
+// transaction of the caller deletes or moves it. So every method here is called with the write lock
+// held, and the store must end when the transaction fails, because otherwise nobody would ever
+// deliver the message.
 
-// Detached is a message that was removed from memory, so that nobody can claim it. Only this package makes one.
+// Detached is a message that was removed from memory, so that nobody can claim it. Only this
+// package makes one.
 type Detached struct {
 	Topic     *Topic
 	ID        string       // known if the message is or was leased, or is acked
@@ -21,9 +23,9 @@ type Detached struct {
 	Acked     bool         // the message was acked: the caller deletes it, and answers as if it had not been there
 }
 
-// State returns the state of a live message, its due time, and when the message next needs attention: the end of a lease that has not
-// run out, else its due time. An acked message has StateNone. cancelled says that no attempt may follow the last lease of the message
-// (P5).
+// State returns the state of a live message, its due time, and when the message next needs
+// attention: the end of a lease that has not run out, else its due time. An acked message has
+// StateNone. cancelled says that no attempt may follow the last lease of the message (P5).
 func (t *Topic) State(p record.Position, now int64) (st punctual.State, due, next int64, cancelled bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -49,7 +51,8 @@ func (t *Topic) Detach(p record.Position) Detached {
 	return t.detach(p)
 }
 
-// DetachUnleased removes a message from memory unless a lease on the message is current at now; then ok is false.
+// DetachUnleased removes a message from memory unless a lease on the message is current at now;
+// then ok is false.
 func (t *Topic) DetachUnleased(p record.Position, now int64) (d Detached, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -59,8 +62,9 @@ func (t *Topic) DetachUnleased(p record.Position, now int64) (d Detached, ok boo
 	return t.detach(p), true
 }
 
-// Cancel removes a message from memory. If a lease on the message is current at now, Cancel marks the message instead, so that
-// no attempt follows that lease (P5), and ok is false. Both are one step, so no claim can come between.
+// Cancel removes a message from memory. If a lease on the message is current at now, Cancel marks
+// the message instead, so that no attempt follows that lease (P5), and ok is false. Both are one
+// step, so no claim can come between.
 func (t *Topic) Cancel(p record.Position, now int64) (d Detached, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -71,7 +75,8 @@ func (t *Topic) Cancel(p record.Position, now int64) (d Detached, ok bool) {
 	return t.detach(p), true
 }
 
-// detach is Detach, called with mu held. Of a message that is on disk alone it knows no more than topic and position.
+// detach is Detach, called with mu held. Of a message that is on disk alone it knows no more than
+// topic and position.
 func (t *Topic) detach(p record.Position) Detached {
 	if m := t.messages[p.Seq]; m != nil {
 		return t.x.detach(m)
@@ -97,9 +102,10 @@ type Beside struct {
 	Goes  bool // the message is to be detached, because a follow-up replaces it
 }
 
-// DetachTogether is DetachHeld for a settlement with follow-ups. In the same step it removes from memory what the follow-ups
-// replace, in the order of beside. ok is false, and nothing is removed, when the lease has another token, or when one of beside is
-// acked: acks need no write lock, so an ack may have come since the caller decided on the follow-ups.
+// DetachTogether is DetachHeld for a settlement with follow-ups. In the same step it removes from
+// memory what the follow-ups replace, in the order of beside. ok is false, and nothing is removed,
+// when the lease has another token, or when one of beside is acked: acks need no write lock, so an
+// ack may have come since the caller decided on the follow-ups.
 func (x *Index) DetachTogether(h Held, beside []Beside) (d Detached, replaced []Detached, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -120,9 +126,9 @@ func (x *Index) DetachTogether(h Held, beside []Beside) (d Detached, replaced []
 	return x.detach(m), replaced, true
 }
 
-// DetachReserved removes from memory a message that a claim has reserved and must not deliver. ok is false when another
-// transaction has detached the message since, or when the clock has stepped back since: then the message goes back, because the claim
-// has judged it by the time before.
+// DetachReserved removes from memory a message that a claim has reserved and must not deliver. ok
+// is false when another transaction has detached the message since, or when the clock has stepped
+// back since: then the message goes back, because the claim has judged it by the time before.
 func (x *Index) DetachReserved(c *Reserved) (d Detached, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,7 +141,8 @@ func (x *Index) DetachReserved(c *Reserved) (d Detached, ok bool) {
 	return x.detach(c.m), true
 }
 
-// DetachAcked removes up to n acked messages from memory, which the caller deletes from disk. more says that some are left.
+// DetachAcked removes up to n acked messages from memory, which the caller deletes from disk. more
+// says that some are left.
 func (x *Index) DetachAcked(n int) (ds []Detached, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

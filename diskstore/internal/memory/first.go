@@ -11,14 +11,15 @@ type First struct {
 	Cancelled bool            // no attempt may follow that lease (P5)
 }
 
-// Before tells whether the time of f came before that of a message on disk alone at a position. The message with the smaller
-// number comes first among messages with equal times.
+// Before tells whether the time of f came before that of a message on disk alone at a position. The
+// message with the smaller number comes first among messages with equal times.
 func (f First) Before(p record.Position) bool {
 	return f.Next < p.Ms || f.Next == p.Ms && f.At.Seq < p.Seq
 }
 
-// First returns the first of the topic's messages in the window or under a lease whose time has come at now; ok is false if there is
-// none. The time of a message on disk alone, at onDisk or after it, may have come earlier.
+// First returns the first of the topic's messages in the window or under a lease whose time has
+// come at now; ok is false if there is none. The time of a message on disk alone, at onDisk or
+// after it, may have come earlier.
 func (t *Topic) First(now int64) (f First, ok bool, onDisk record.Position) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -42,8 +43,9 @@ func (t *Topic) Has(seq uint64) bool {
 	return t.messages[seq] != nil
 }
 
-// DetachFirst removes the message f, which First has returned or which was on disk alone, from memory, unless a claim or a
-// settlement has acted on the message since: then ok is false. Called with the write lock held since f was found.
+// DetachFirst removes the message f, which First has returned or which was on disk alone, from
+// memory, unless a claim or a settlement has acted on the message since: then ok is false. Called
+// with the write lock held since f was found.
 func (t *Topic) DetachFirst(f First) (d Detached, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package memory has the messages that a store keeps in memory, and decides which of them is delivered next. Each message is on
-// the timeline of its topic, in exactly one state:
+// Package memory has the messages that a store keeps in memory, and decides which of them is
+// delivered next. Each message is on the timeline of its topic, in exactly one state:
 //
 //	pending    its transaction is not durable yet
 //	window     near its due time, mostly with its record
@@ -7,13 +7,14 @@
 //	leased     under a lease, which may have run out
 //	acked      acked, and still on disk
 //
-// All other messages are on disk alone. A live message that is deleted from disk, or moved there, first leaves memory as a Detached
-// value, or with all messages of its topic by Clear or Drop. Only this package makes a Detached, so no message can be deleted while
-// a claim may still deliver it.
+// All other messages are on disk alone. A live message that is deleted from disk, or moved there,
+// first leaves memory as a Detached value, or with all messages of its topic by Clear or Drop. Only
+// this package makes a Detached, so no message can be deleted while a claim may still deliver it.
 //
-// Every method of Index and Topic is one atomic step under one lock, except LoadHint, which needs no lock because it returns a
-// channel that never changes. The package reads no files, starts no goroutines, and does not lock the write lock of the store:
-// methods that need it say that they are called with it held.
+// Every method of Index and Topic is one atomic step under one lock, except LoadHint, which needs
+// no lock because it returns a channel that never changes. The package reads no files, starts no
+// goroutines, and does not lock the write lock of the store: methods that need it say that they are
+// called with it held.
 package memory
 
 import (
@@ -46,17 +47,20 @@ type Index struct {
 	steps       uint64 // how often the clock has stepped back; see Step
 	// account adds up what the messages cost.
 	account account
-	// inWindow are the topics with messages in the window, inHand those with messages in another state.
+	// inWindow are the topics with messages in the window, inHand those with messages in another
+	// state.
 	inWindow, inHand topicSet
-	// toLoad are the topics to load ahead, by the time of the next message on disk: a queue of byDiskNext.
+	// toLoad are the topics to load ahead, by the time of the next message on disk: a queue of
+	// byDiskNext.
 	toLoad []*Topic
 	// loaderUntil is what NextLoad has returned last. crowded says that the loader waits for room.
 	loaderUntil int64
 	crowded     bool
 }
 
-// New returns an index without topics, whose messages may cost limit bytes. The index calls notify when a message of a topic is
-// due at a time, so that claims that would sleep past that time wake. It holds its lock then, so notify must not call the index.
+// New returns an index without topics, whose messages may cost limit bytes. The index calls notify
+// when a message of a topic is due at a time, so that claims that would sleep past that time wake.
+// It holds its lock then, so notify must not call the index.
 func New(limit int64, notify func(topic string, at int64)) *Index {
 	return &Index{
 		notify: notify, loadHint: make(chan struct{}, 1), topics: make(map[string]*Topic), leased: make(map[int64]*message),
@@ -65,7 +69,8 @@ func New(limit int64, notify func(topic string, at int64)) *Index {
 	}
 }
 
-// AddTopic adds a topic that has no messages. Nobody may change the settings afterwards; Topic.Configure replaces them.
+// AddTopic adds a topic that has no messages. Nobody may change the settings afterwards;
+// Topic.Configure replaces them.
 func (x *Index) AddTopic(name string, num uint32, settings *punctual.Settings) *Topic {
 	t := &Topic{
 		Name: name, Num: num, x: x, settings: settings, messages: make(map[uint64]*message),
@@ -77,7 +82,8 @@ func (x *Index) AddTopic(name string, num uint32, settings *punctual.Settings) *
 	return t
 }
 
-// TokenBlock is how many lease tokens are reserved on disk at a time, so that none is given out twice.
+// TokenBlock is how many lease tokens are reserved on disk at a time, so that none is given out
+// twice.
 const TokenBlock = 1 << 26
 
 // tokens are the lease tokens that may be given out: [next, limit).
@@ -90,15 +96,17 @@ func (x *Index) StartTokens(next, limit int64) {
 	x.tokens = tokens{next, limit}
 }
 
-// TokensLow tells whether less than half a block of lease tokens is left. The next transaction reserves more.
+// TokensLow tells whether less than half a block of lease tokens is left. The next transaction
+// reserves more.
 func (x *Index) TokensLow() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.tokens.limit-x.tokens.next < TokenBlock/2
 }
 
-// Leases returns the leases of all leased and reserved messages. Of a message that a claim has reserved it returns the lease that
-// the claim is writing to the claim log, because the log may have it already, or else the last lease if there was one.
+// Leases returns the leases of all leased and reserved messages. Of a message that a claim has
+// reserved it returns the lease that the claim is writing to the claim log, because the log may
+// have it already, or else the last lease if there was one.
 func (x *Index) Leases() (leases []record.Lease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -13,7 +13,8 @@ const (
 	loadLead  = 1_000   // how long before its due time the next message on disk is loaded, ms
 )
 
-// LoadHint returns a channel on which a value comes when there may be something to load before the time that NextLoad has returned.
+// LoadHint returns a channel on which a value comes when there may be something to load before the
+// time that NextLoad has returned.
 func (x *Index) LoadHint() <-chan struct{} { return x.loadHint }
 
 func (x *Index) hintLoader() {
@@ -23,7 +24,8 @@ func (x *Index) hintLoader() {
 	}
 }
 
-// NextLoad returns when the loader has work next, but no time before notBefore; Never if there is nothing to load, or no room.
+// NextLoad returns when the loader has work next, but no time before notBefore; Never if there is
+// nothing to load, or no room.
 func (x *Index) NextLoad(notBefore int64) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -50,7 +52,8 @@ func (x *Index) HasRoom() bool {
 	return x.account.hasRoom()
 }
 
-// Search is a search for the first message of a topic that is on disk alone. EndSearch or AbandonSearch ends it.
+// Search is a search for the first message of a topic that is on disk alone. EndSearch or
+// AbandonSearch ends it.
 type Search struct {
 	Topic *Topic
 	From  record.Position // no message below is on disk alone
@@ -59,9 +62,10 @@ type Search struct {
 	evicted int64
 }
 
-// BeginSearch begins a search. The search itself needs no lock, because it may have to pass many deleted messages, and no push
-// is to wait for that. It reads the disk after BeginSearch, so it finds every message that was published before; EndSearch adds
-// those that are published meanwhile. ok is false when no message is on disk alone.
+// BeginSearch begins a search. The search itself needs no lock, because it may have to pass many
+// deleted messages, and no push is to wait for that. It reads the disk after BeginSearch, so it
+// finds every message that was published before; EndSearch adds those that are published meanwhile.
+// ok is false when no message is on disk alone.
 func (t *Topic) BeginSearch() (s Search, ok bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -75,9 +79,10 @@ func (t *Topic) BeginSearch() (s Search, ok bool) {
 	return Search{Topic: t, From: t.diskNext, Room: t.x.account.batchBytes(), evicted: t.evicted}, true
 }
 
-// EndSearch ends a search: found is the first message on disk from Search.From on, MaxPosition if there is none. The next load
-// begins there, or at a message that was published meanwhile and lies before it. EndSearch discards found if the window was cut
-// meanwhile, or if a load or a new message has changed where the next load begins.
+// EndSearch ends a search: found is the first message on disk from Search.From on, MaxPosition if
+// there is none. The next load begins there, or at a message that was published meanwhile and lies
+// before it. EndSearch discards found if the window was cut meanwhile, or if a load or a new
+// message has changed where the next load begins.
 func (x *Index) EndSearch(s Search, found record.Position) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,9 +113,10 @@ type Load struct {
 	evicted int64 // Topic.evicted when the load was begun
 }
 
-// BeginLoad begins a load of the messages that are due at until, and reserves room for them. ok is false when all of these
-// messages are in memory. Called with the write lock held, which the caller keeps until the load ends, because no message may
-// be added to the disk or deleted from it meanwhile.
+// BeginLoad begins a load of the messages that are due at until, and reserves room for them. ok is
+// false when all of these messages are in memory. Called with the write lock held, which the caller
+// keeps until the load ends, because no message may be added to the disk or deleted from it
+// meanwhile.
 func (t *Topic) BeginLoad(until int64) (l Load, ok bool) {
 	x := t.x
 	x.mu.Lock()
@@ -137,10 +143,11 @@ func (x *Index) Abandon(l Load) {
 	x.roomMade()
 }
 
-// Merge ends a load: it puts the messages that were read into the window, and reserves up to n messages that are due at now.
-// Both are one step, so that the window cannot be cut in between. next is the position of the first message after those that
-// were read, MaxPosition if there is none. If the window was cut since BeginLoad, Merge discards what was read, because the
-// messages that were cut are missing in it.
+// Merge ends a load: it puts the messages that were read into the window, and reserves up to n
+// messages that are due at now. Both are one step, so that the window cannot be cut in between.
+// next is the position of the first message after those that were read, MaxPosition if there is
+// none. If the window was cut since BeginLoad, Merge discards what was read, because the messages
+// that were cut are missing in it.
 func (x *Index) Merge(l Load, read []record.Stored, next record.Position, n int, now int64) []*Reserved {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -175,14 +182,15 @@ func (x *Index) roomMade() {
 	}
 }
 
-// setDiskNext sets the lower bound of the topic's messages that are on disk alone. Called with mu held.
+// setDiskNext sets the lower bound of the topic's messages that are on disk alone. Called with mu
+// held.
 func (x *Index) setDiskNext(t *Topic, p record.Position) {
 	t.diskNext = p
 	x.planLoad(t)
 }
 
-// planLoad adds a topic to the topics to load ahead, or removes it. A topic is loaded ahead while it has messages on disk
-// alone and less than half a batch in the window. Called with mu held.
+// planLoad adds a topic to the topics to load ahead, or removes it. A topic is loaded ahead while
+// it has messages on disk alone and less than half a batch in the window. Called with mu held.
 func (x *Index) planLoad(t *Topic) {
 	wants := t.diskNext != record.MaxPosition && t.windowBytes < x.account.batchBytes()/2
 	switch {

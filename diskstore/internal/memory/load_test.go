@@ -24,7 +24,8 @@ func (d disk) read(l Load, n int) (read []record.Stored, next record.Position) {
 	return read, record.MaxPosition
 }
 
-// TestCutDuringALoad: what leaves the window while a load reads is still delivered, and so is what was read.
+// TestCutDuringALoad: what leaves the window while a load reads is still delivered, and so is what
+// was read.
 func TestCutDuringALoad(t *testing.T) {
 	x := New(16*MessageBytes, func(string, int64) {})
 	x.StartTokens(1, 1000)

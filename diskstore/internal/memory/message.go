@@ -11,26 +11,28 @@ type message struct {
 	state state
 	// next is when the message next needs attention: its due time, or the end of its lease.
 	next int64
-	// rec is the stored record of a message that is pending or in the window, or nil if it must be read.
+	// rec is the stored record of a message that is pending or in the window, or nil if it must be
+	// read.
 	rec []byte
 	// charged is what the message adds to the account of its state.
 	charged int64
 	// place is the index of the message in the list or queue of its state; see Topic.
 	place int
-	// lease is the last lease since the record was written; its token is 0 if there was none. Its Topic and At are those of
-	// the message in any case.
+	// lease is the last lease since the record was written; its token is 0 if there was none. Its
+	// Topic and At are those of the message in any case.
 	lease record.Lease
 	// id is empty until the message is leased, or restored as leased or acked.
 	id string
-	// began is when the lease was made, in Unix milliseconds; 0 when the lease was made before the store was opened.
+	// began is when the lease was made, in Unix milliseconds; 0 when the lease was made before the
+	// store was opened.
 	began int64
 	// cancelled says that no attempt may follow the lease.
 	cancelled bool
-	// remembers says that the ID of a leased message is to be remembered when the message finishes, whatever the topic's
-	// settings are.
+	// remembers says that the ID of a leased message is to be remembered when the message finishes,
+	// whatever the topic's settings are.
 	remembers bool
-	// granted is the lease that a claim is writing to the claim log. If the process is killed after the write the lease
-	// counts, so a new segment of the log must have the lease, too.
+	// granted is the lease that a claim is writing to the claim log. If the process is killed after
+	// the write the lease counts, so a new segment of the log must have the lease, too.
 	granted *record.Lease
 }
 
@@ -45,8 +47,9 @@ const (
 	stateAcked
 )
 
-// What a message costs beside its record and its ID. MessageBytes is for the message with its places in a list or heap and in
-// Topic.messages. leaseBytes is for a lease with its place in Index.leased, failureBytes for each of record.Lease.Expired.
+// What a message costs beside its record and its ID. MessageBytes is for the message with its
+// places in a list or heap and in Topic.messages. leaseBytes is for a lease with its place in
+// Index.leased, failureBytes for each of record.Lease.Expired.
 const (
 	MessageBytes = 256
 	leaseBytes   = 128
@@ -71,8 +74,8 @@ func (x *Index) put(m *message, to state) {
 	x.move(m, to)
 }
 
-// move puts a message from one state into another, and charges its cost there. The caller has set the fields that the new
-// state uses. Called with mu held.
+// move puts a message from one state into another, and charges its cost there. The caller has set
+// the fields that the new state uses. Called with mu held.
 func (x *Index) move(m *message, to state) {
 	t, from := m.topic, m.state
 	x.leave(m)
@@ -155,7 +158,8 @@ func (x *Index) detach(m *message) Detached {
 	return d
 }
 
-// wake wakes the claims that wait for a topic and would sleep past at, unless deliveries of the topic are paused. Called with mu held.
+// wake wakes the claims that wait for a topic and would sleep past at, unless deliveries of the
+// topic are paused. Called with mu held.
 func (x *Index) wake(t *Topic, at int64) {
 	if !t.settings.DeliveryPaused {
 		x.notify(t.Name, at)

@@ -14,9 +14,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSlowModel lets claims, transactions, settlements and a loader make steps on an index in random order. It compares
-// each step with a small model: what is on disk, and the one state in which each message is. Nothing waits for a
-// disk, so many steps are cheap: go test -run Model -rapid.checks 100000.
+// TestSlowModel lets claims, transactions, settlements and a loader make steps on an index in
+// random order. It compares each step with a small model: what is on disk, and the one state in
+// which each message is. Nothing waits for a disk, so many steps are cheap: go test -run Model
+// -rapid.checks 100000.
 func TestSlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRig(t)
@@ -130,7 +131,8 @@ func (r *rig) n(low, high int) int      { return rapid.IntRange(low, high).Draw(
 func (r *rig) topic() *Topic            { return r.topics[r.n(0, len(r.topics)-1)] }
 func (r *rig) state(m *modelled, s int) { m.state, m.by = s, nil }
 
-// message picks a message that is in one of the states, or any if none is given. It returns nil if there is no such message.
+// message picks a message that is in one of the states, or any if none is given. It returns nil if
+// there is no such message.
 func (r *rig) message(states ...int) *modelled {
 	var seqs []uint64
 	for seq, m := range r.disk {
@@ -156,7 +158,8 @@ func (r *rig) step() {
 
 func (r *rig) passTime() { r.now += int64(r.n(0, 6000)) }
 
-// locked tells that the write lock is taken: by a load, the only thing that the model does with it in several steps.
+// locked tells that the write lock is taken: by a load, the only thing that the model does with it
+// in several steps.
 func (r *rig) locked() bool { return r.load != nil }
 
 func (r *rig) push() {
@@ -204,7 +207,8 @@ func (r *rig) publish() {
 	r.x.Publish(txn.expected, r.now)
 }
 
-// claimable are the messages of a topic that a claim may reserve now or once their time has come, in their order.
+// claimable are the messages of a topic that a claim may reserve now or once their time has come,
+// in their order.
 func (r *rig) claimable(t *Topic) (ms []*modelled) {
 	for _, m := range r.disk {
 		if m.topic == t && !r.paused[t] && (m.state == free || m.state == leased) {
@@ -262,7 +266,8 @@ func (r *rig) compareReserved(t *Topic, cs []*Reserved) {
 	r.claims = append(r.claims, claim)
 }
 
-// claim removes the first claim that was granted, or that was not, and returns it; nil if there is none.
+// claim removes the first claim that was granted, or that was not, and returns it; nil if there is
+// none.
 func (r *rig) claim(granted bool) *modelClaim {
 	for i, c := range r.claims {
 		if c.granted == granted {
@@ -273,7 +278,8 @@ func (r *rig) claim(granted bool) *modelClaim {
 	return nil
 }
 
-// has returns the message that a claim has reserved, or nil if the message is not reserved by that claim any more.
+// has returns the message that a claim has reserved, or nil if the message is not reserved by that
+// claim any more.
 func (r *rig) has(claim *modelClaim, c *Reserved) *modelled {
 	if m := r.disk[c.Last.At.Seq]; m != nil && m.state == reserved && m.by == claim {
 		return m
@@ -411,8 +417,8 @@ func (r *rig) putBack() {
 	r.x.PutBack(claim.reserved)
 }
 
-// settlement makes a settlement of a lease that there is, of one that there was, or of one that there never was. m is the leased
-// message for which its token is current, or nil.
+// settlement makes a settlement of a lease that there is, of one that there was, or of one that
+// there never was. m is the leased message for which its token is current, or nil.
 func (r *rig) settlement(v punctual.Verb) (st punctual.Settlement, m *modelled) {
 	m = r.message(leased)
 	st = punctual.Settlement{Verb: v, Topic: r.topic().Name, ID: "none", Token: int64(r.n(1, 50))}
@@ -457,8 +463,8 @@ func (r *rig) settle() {
 	}
 }
 
-// settleStored moves or deletes a leased message, as a settlement in a transaction does. Between Holder and DetachHeld, where a store
-// reads the disk, another call may ack the message.
+// settleStored moves or deletes a leased message, as a settlement in a transaction does. Between
+// Holder and DetachHeld, where a store reads the disk, another call may ack the message.
 func (r *rig) settleStored() {
 	if r.locked() {
 		return
@@ -487,8 +493,9 @@ func (r *rig) settleStored() {
 	}
 }
 
-// settleTogether acks a leased message with follow-ups that depend on other messages. Between Holder and DetachTogether, where a store
-// reads the disk, other calls may ack any of these messages.
+// settleTogether acks a leased message with follow-ups that depend on other messages. Between
+// Holder and DetachTogether, where a store reads the disk, other calls may ack any of these
+// messages.
 func (r *rig) settleTogether() {
 	if r.locked() {
 		return
@@ -543,7 +550,8 @@ func (r *rig) settleTogether() {
 	}
 }
 
-// endFirst ends the message of a topic whose time came first, unless somebody acts on it in between.
+// endFirst ends the message of a topic whose time came first, unless somebody acts on it in
+// between.
 func (r *rig) endFirst() {
 	if r.locked() {
 		return
@@ -710,7 +718,8 @@ func (r *rig) beginLoad() {
 	}
 }
 
-// loader wakes the loader, which asks what is to be loaded, and sleeps again. The loads are steps of their own: beginLoad and endLoad.
+// loader wakes the loader, which asks what is to be loaded, and sleeps again. The loads are steps
+// of their own: beginLoad and endLoad.
 func (r *rig) loader() {
 	select {
 	case <-r.x.LoadHint():
@@ -833,7 +842,8 @@ func (r *rig) dropTopic() {
 	r.paused[r.topics[i]] = r.paused[t]
 }
 
-// restart makes a new index from what is on disk and in the claim log. All transactions that were applied count as durable.
+// restart makes a new index from what is on disk and in the claim log. All transactions that were
+// applied count as durable.
 func (r *rig) restart() {
 	if r.n(0, 9) > 0 {
 		return

@@ -2,7 +2,8 @@ package memory
 
 import "github.com/punctualmq/punctual/diskstore/internal/record"
 
-// horizon is how long before its due time, in ms, a message may go into the window at once, although the window is not loaded up to it.
+// horizon is how long before its due time, in ms, a message may go into the window at once,
+// although the window is not loaded up to it.
 const horizon = 10_000
 
 // Added is a message that a transaction stores, or moves to another position on disk.
@@ -14,14 +15,16 @@ type Added struct {
 
 // Expected is what a transaction adds to memory once it is durable.
 type Expected struct {
-	// Tokens is the limit below which the transaction reserves lease tokens on disk; 0 if it does not.
+	// Tokens is the limit below which the transaction reserves lease tokens on disk; 0 if it does
+	// not.
 	Tokens   int64
 	messages []*message
 }
 
-// Expect puts the messages that a transaction adds into memory as pending: no claim gets them before Publish. If less than half
-// a block of lease tokens is left, Expect asks the transaction to reserve the next block. A token must never be given out twice,
-// also after a power cut, and a claim waits for no fsync, so tokens are given out only once their block is durable. Called with
+// Expect puts the messages that a transaction adds into memory as pending: no claim gets them
+// before Publish. If less than half a block of lease tokens is left, Expect asks the transaction to
+// reserve the next block. A token must never be given out twice, also after a power cut, and a
+// claim waits for no fsync, so tokens are given out only once their block is durable. Called with
 // the write lock held, before the transaction is applied.
 func (x *Index) Expect(added []Added, now int64) (e Expected) {
 	x.mu.Lock()
@@ -48,10 +51,11 @@ func (x *Index) Expect(added []Added, now int64) (e Expected) {
 	return e
 }
 
-// Publish puts the messages of a transaction on their timelines once the transaction is durable, except messages that another
-// transaction has detached or moved since. A message goes into the window if the timeline is loaded up to its position, or if
-// the message is due within the horizon and no message that is on disk alone comes before it. Otherwise it is left on disk alone.
-// From now on the lease tokens that the transaction has reserved may be given out.
+// Publish puts the messages of a transaction on their timelines once the transaction is durable,
+// except messages that another transaction has detached or moved since. A message goes into the
+// window if the timeline is loaded up to its position, or if the message is due within the horizon
+// and no message that is on disk alone comes before it. Otherwise it is left on disk alone. From
+// now on the lease tokens that the transaction has reserved may be given out.
 func (x *Index) Publish(e Expected, now int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

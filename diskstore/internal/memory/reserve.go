@@ -8,24 +8,25 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// A claim has three steps. Reserve reserves messages, so that no other claim encounters them. Grant decides on their leases,
-// which the claim then writes to the claim log. Confirm makes the leases. PutBack undoes the first two steps.
+// A claim has three steps. Reserve reserves messages, so that no other claim encounters them. Grant
+// decides on their leases, which the claim then writes to the claim log. Confirm makes the leases.
+// PutBack undoes the first two steps.
 
-// Reserved is a message that a claim has reserved. Only the claim that has it, or whoever ends the message for that claim, writes
-// to it, but for what Grant sets.
+// Reserved is a message that a claim has reserved. Only the claim that has it, or whoever ends the
+// message for that claim, writes to it, but for what Grant sets.
 type Reserved struct {
 	Topic    *Topic
 	Settings *punctual.Settings // of the topic
 	Now      int64              // the time at which the claim judges what is due
 	Record   []byte             // the stored record; nil if it must be read
 	Token    int64              // of the lease to come
-	// Last is the last lease since the record was written, which has run out. Its token is 0 if there was none. Last has place
-	// and topic of the message in any case.
+	// Last is the last lease since the record was written, which has run out. Its token is 0 if
+	// there was none. Last has place and topic of the message in any case.
 	Last      record.Lease
 	Cancelled bool // no attempt may follow the last lease (P5)
 
-	// Set by the claim before Grant: the message with the attempt counted, and the Expired of the lease to come. The end of the
-	// lease is not in Message but in Lease.
+	// Set by the claim before Grant: the message with the attempt counted, and the Expired of the
+	// lease to come. The end of the lease is not in Message but in Lease.
 	Message *record.Record
 	Expired []punctual.Failure
 	// Set by Grant: the lease, and when it begins, in Unix milliseconds.
@@ -39,16 +40,19 @@ type Reserved struct {
 // ReserveResult has the messages that Reserve has reserved, and says what the claim does next.
 type ReserveResult struct {
 	Reserved []*Reserved
-	// Next is when the claim polls the topic next: now when more messages may be due, a millisecond after now when tokens are short,
-	// else the next due time of the topic. Next is Never when nothing is to become due, or deliveries are paused.
+	// Next is when the claim polls the topic next: now when more messages may be due, a millisecond
+	// after now when tokens are short, else the next due time of the topic. Next is Never when
+	// nothing is to become due, or deliveries are paused.
 	Next int64
-	// Load is the topic when its next due message is on disk alone and nothing was reserved; else nil.
+	// Load is the topic when its next due message is on disk alone and nothing was reserved; else
+	// nil.
 	Load *Topic
 	// TokensShort says that the lease tokens which the database has reserved are used up.
 	TokensShort bool
 }
 
-// Reserve reserves up to n messages of a topic that are due at now, those whose lease has run out among them.
+// Reserve reserves up to n messages of a topic that are due at now, those whose lease has run out
+// among them.
 func (x *Index) Reserve(topic string, now int64, n int) ReserveResult {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -103,9 +107,10 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 	return result
 }
 
-// Grant decides on the leases of the messages that a claim has reserved and no transaction has detached since. The leases begin
-// now, by the store's clock, which Grant reads under its lock. A length of 0 is the topic's. A message that has expired since it was
-// reserved goes back, and the next claim ends it. What was reserved before a step of the clock goes back, too (Step).
+// Grant decides on the leases of the messages that a claim has reserved and no transaction has
+// detached since. The leases begin now, by the store's clock, which Grant reads under its lock. A
+// length of 0 is the topic's. A message that has expired since it was reserved goes back, and the
+// next claim ends it. What was reserved before a step of the clock goes back, too (Step).
 func (x *Index) Grant(reserved []*Reserved, length time.Duration, clock func() int64) (granted []*Reserved, leases []record.Lease) {
 	// leases has its full capacity from the beginning, because Reserved.Lease points into it.
 	granted, leases = make([]*Reserved, 0, len(reserved)), make([]record.Lease, 0, len(reserved))
@@ -130,15 +135,16 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, clock func() i
 	return granted, leases
 }
 
-// Confirm makes the leases that were granted, once the claim log has them. A lease that has run out by now is not made, and
-// neither is the lease of a message which a transaction has detached. For each of these, ended has what the caller writes to
-// the claim log instead: under the new token the lease before it, or a lease with attempt 0 if there was none. In memory, too, the
-// lease before has the new token from then on. So its holder gets ErrLeaseLost, as after any other claim of the message. If the
-// holder could still extend the lease under the old token, a kill would undo the extension, because in the claim log the new token
-// counts.
+// Confirm makes the leases that were granted, once the claim log has them. A lease that has run out
+// by now is not made, and neither is the lease of a message which a transaction has detached. For
+// each of these, ended has what the caller writes to the claim log instead: under the new token the
+// lease before it, or a lease with attempt 0 if there was none. In memory, too, the lease before
+// has the new token from then on. So its holder gets ErrLeaseLost, as after any other claim of the
+// message. If the holder could still extend the lease under the old token, a kill would undo the
+// extension, because in the claim log the new token counts.
 //
-// clock is the store's clock, which Confirm reads under its lock. A lease that a step of the clock has moved since Grant is made as it
-// is now.
+// clock is the store's clock, which Confirm reads under its lock. A lease that a step of the clock
+// has moved since Grant is made as it is now.
 func (x *Index) Confirm(granted []*Reserved, clock func() int64) (made []*Reserved, ended []record.Lease) {
 	made = make([]*Reserved, 0, len(granted))
 	x.mu.Lock()
@@ -151,8 +157,8 @@ func (x *Index) Confirm(granted []*Reserved, clock func() int64) (made []*Reserv
 			c.Began = c.Lease.Since
 		}
 		if m.state != stateReserved || c.Lease.Until <= now {
-			// In the claim log the entry with the higher Renewed wins among those of one token. Each step of the clock may have renewed
-			// the lease that was granted.
+			// In the claim log the entry with the higher Renewed wins among those of one token.
+			// Each step of the clock may have renewed the lease that was granted.
 			before.Token, before.Renewed = c.Token, 1+x.steps-c.steps
 			ended = append(ended, before)
 			if m.state == stateReserved {
@@ -175,7 +181,8 @@ func (x *Index) Confirm(granted []*Reserved, clock func() int64) (made []*Reserv
 	return made, ended
 }
 
-// PutBack puts back messages that a claim has reserved and does not deliver, except those that a transaction has detached.
+// PutBack puts back messages that a claim has reserved and does not deliver, except those that a
+// transaction has detached.
 func (x *Index) PutBack(reserved []*Reserved) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -194,7 +201,8 @@ func (x *Index) Has(c *Reserved) bool {
 	return c.m.state == stateReserved
 }
 
-// putBack makes a message what it was before a claim reserved it, but for what Confirm changes of its last lease. Called with mu held.
+// putBack makes a message what it was before a claim reserved it, but for what Confirm changes of
+// its last lease. Called with mu held.
 func (x *Index) putBack(c *Reserved) {
 	m := c.m
 	m.granted = nil

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// TestTokensAreNotGivenOutBeforeTheyMayBe: Reserve reserves no message for which there is no lease token (P4). It says that tokens are
-// short, and has the claim poll again a millisecond later.
+// TestTokensAreNotGivenOutBeforeTheyMayBe: Reserve reserves no message for which there is no lease
+// token (P4). It says that tokens are short, and has the claim poll again a millisecond later.
 func TestTokensAreNotGivenOutBeforeTheyMayBe(t *testing.T) {
 	x := New(1<<20, func(string, int64) {})
 	o := x.AddTopic("o", 1, settings(false))
@@ -47,8 +47,8 @@ func TestTokensAreNotGivenOutBeforeTheyMayBe(t *testing.T) {
 // at is a clock that stands at a time.
 func at(ms int64) func() int64 { return func() int64 { return ms } }
 
-// TestLeaseThatIsNotMadeEndsTheOneBefore: a lease runs out before Confirm makes it. Then memory has what the claim log is to have: the
-// lease before under the new token, which nobody holds (P4).
+// TestLeaseThatIsNotMadeEndsTheOneBefore: a lease runs out before Confirm makes it. Then memory has
+// what the claim log is to have: the lease before under the new token, which nobody holds (P4).
 func TestLeaseThatIsNotMadeEndsTheOneBefore(t *testing.T) {
 	x := New(1<<20, func(string, int64) {})
 	o := x.AddTopic("o", 1, settings(false))

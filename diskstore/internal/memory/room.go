@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// account adds up what the messages in memory cost, in bytes and over all topics (P10). It is guarded by Index.mu. Every
-// message is charged to at most one of window, pending and leased.
+// account adds up what the messages in memory cost, in bytes and over all topics (P10). It is
+// guarded by Index.mu. Every message is charged to at most one of window, pending and leased.
 type account struct {
 	limit   int64
 	window  int64 // messages in the window, with their records
@@ -15,11 +15,13 @@ type account struct {
 	reading int64 // kept free for what is being loaded
 }
 
-// bound is what messages in the window, pending messages and loads may cost: the limit less what reserved and leased messages cost.
-// Leases are never refused, so a quarter of the limit is kept for the others, whatever the leases cost.
+// bound is what messages in the window, pending messages and loads may cost: the limit less what
+// reserved and leased messages cost. Leases are never refused, so a quarter of the limit is kept
+// for the others, whatever the leases cost.
 func (a *account) bound() int64 { return max(a.limit-a.leased, a.limit/4) }
 
-// used is what messages in the window and pending messages cost, with the room that is reserved for loads under way.
+// used is what messages in the window and pending messages cost, with the room that is reserved for
+// loads under way.
 func (a *account) used() int64 { return a.window + a.pending + a.reading }
 
 // batchBytes is what a batch of the loader costs at most, but for its last message.
@@ -28,9 +30,9 @@ func (a *account) batchBytes() int64 { return min(loadBytes, a.bound()/4) }
 // hasRoom tells whether the loader may load ahead.
 func (a *account) hasRoom() bool { return a.used() < a.bound()/2 }
 
-// makeRoom cuts windows when n bytes more would exceed the bound. It cuts down to half of the bound, so that it is seldom
-// needed. The topics with the largest windows lose most, so that a topic with a backlog leaves room for the others (P14).
-// Called with mu held.
+// makeRoom cuts windows when n bytes more would exceed the bound. It cuts down to half of the
+// bound, so that it is seldom needed. The topics with the largest windows lose most, so that a
+// topic with a backlog leaves room for the others (P14). Called with mu held.
 func (x *Index) makeRoom(n int64) {
 	a := &x.account
 	if a.used()+n <= a.bound() {
@@ -44,9 +46,9 @@ func (x *Index) makeRoom(n int64) {
 	}
 }
 
-// level is how many bytes each topic may keep in its window so that all topics together keep at most goal. For instance with
-// windows of 1, 5 and 9 bytes and a goal of 9 the level is 4. It is Never if all windows together cost no more than goal. Called with
-// mu held.
+// level is how many bytes each topic may keep in its window so that all topics together keep at
+// most goal. For instance with windows of 1, 5 and 9 bytes and a goal of 9 the level is 4. It is
+// Never if all windows together cost no more than goal. Called with mu held.
 func (x *Index) level(goal int64) int64 {
 	costs := make([]int64, len(x.inWindow.topics))
 	for i, t := range x.inWindow.topics {
@@ -63,8 +65,8 @@ func (x *Index) level(goal int64) int64 {
 	return Never
 }
 
-// cut removes the latest messages of a topic's window from memory, so that the rest costs at most keep. The removed messages
-// are on disk and will be loaded again. Called with mu held.
+// cut removes the latest messages of a topic's window from memory, so that the rest costs at most
+// keep. The removed messages are on disk and will be loaded again. Called with mu held.
 func (x *Index) cut(t *Topic, keep int64) {
 	slices.SortFunc(t.window, func(a, b *message) int { // the sorted window is still a heap of byTime
 		return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.lease.At.Seq, b.lease.At.Seq))

@@ -12,21 +12,23 @@ type Settled struct {
 	Errs            []error        // of each settlement
 	Acked, Extended []record.Lease // an extended lease may be among the acked ones, too
 	Undeleted       int            // how many messages of all topics are acked and still on disk
-	// Refused tells that a settlement was refused because of the state of its message. The transaction that made the state may
-	// not be durable yet.
+	// Refused tells that a settlement was refused because of the state of its message. The
+	// transaction that made the state may not be durable yet.
 	Refused bool
 }
 
-// Settle carries out settlements that change no message on disk: extensions, and acks without follow-ups of messages of
-// which nothing is to be kept or told. If the call has any other settlement, Settle returns false and changes nothing,
-// because the items of a call take effect in their order. The caller writes the claim log before it answers. now is the store's
-// clock; Settle reads it under its lock, so that no step of the clock (Step) comes between the reading and an extension.
+// Settle carries out settlements that change no message on disk: extensions, and acks without
+// follow-ups of messages of which nothing is to be kept or told. If the call has any other
+// settlement, Settle returns false and changes nothing, because the items of a call take effect in
+// their order. The caller writes the claim log before it answers. now is the store's clock; Settle
+// reads it under its lock, so that no step of the clock (Step) comes between the reading and an
+// extension.
 //
-// Settle needs no write lock. Whoever holds the write lock and ends or moves a message detaches the message first, and learns from
-// that whether it was acked meanwhile.
+// Settle needs no write lock. Whoever holds the write lock and ends or moves a message detaches the
+// message first, and learns from that whether it was acked meanwhile.
 //
-// What Settle answers follows lifecycle.Settle. Settle does not call that function, because the function needs the record, and acks
-// are cheap because they read no record.
+// What Settle answers follows lifecycle.Settle. Settle does not call that function, because the
+// function needs the record, and acks are cheap because they read no record.
 func (x *Index) Settle(ss []punctual.Settlement, now func() int64) (done Settled, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -38,7 +40,8 @@ func (x *Index) Settle(ss []punctual.Settlement, now func() int64) (done Settled
 	done.Errs = make([]error, len(ss))
 	for i := range ss {
 		st := &ss[i]
-		// The bound 0 of bodies does not matter, because it is for the bodies of follow-ups, and no settlement here has any.
+		// The bound 0 of bodies does not matter, because it is for the bodies of follow-ups, and no
+		// settlement here has any.
 		if done.Errs[i] = storekit.CheckSettlement(st, 0); done.Errs[i] != nil {
 			continue
 		}
@@ -57,8 +60,8 @@ func (x *Index) Settle(ss []punctual.Settlement, now func() int64) (done Settled
 			m.lease.Renewed++
 			byTime.Fix(m.topic.leases, m)
 			x.wake(m.topic, m.next)
-			// Extended has a copy of the lease, because an ack may end the lease before the extension is in the claim log, and a kill
-			// may then undo the ack.
+			// Extended has a copy of the lease, because an ack may end the lease before the
+			// extension is in the claim log, and a kill may then undo the ack.
 			done.Extended = append(done.Extended, m.lease)
 		}
 	}
@@ -80,14 +83,15 @@ func (x *Index) needsDisk(st *punctual.Settlement) bool {
 	return t != nil && t.writesAcks() || x.remembers(st)
 }
 
-// writesAcks tells whether something is written when a message of the topic is acked: its ID, its finished record, or an event.
-// Called with mu held.
+// writesAcks tells whether something is written when a message of the topic is acked: its ID, its
+// finished record, or an event. Called with mu held.
 func (t *Topic) writesAcks() bool {
 	s := t.settings
 	return s.DedupeWindow != 0 || s.FinishedRetention != 0 || s.Emit&punctual.EventAcked != 0
 }
 
-// remembers tells whether the message of a settlement says itself that its ID is to be remembered. Called with mu held.
+// remembers tells whether the message of a settlement says itself that its ID is to be remembered.
+// Called with mu held.
 func (x *Index) remembers(st *punctual.Settlement) bool {
 	if x.remembering == 0 {
 		return false
@@ -96,7 +100,8 @@ func (x *Index) remembers(st *punctual.Settlement) bool {
 	return m != nil && m.remembers
 }
 
-// holder returns the message that a settlement's token is current for, or nil (P4). Called with mu held.
+// holder returns the message that a settlement's token is current for, or nil (P4). Called with mu
+// held.
 func (x *Index) holder(st *punctual.Settlement) *message {
 	m := x.leased[st.Token]
 	if m == nil || m.id != st.ID || m.topic.Name != st.Topic {
@@ -114,7 +119,8 @@ type Held struct {
 	Remembers bool // the message says itself for how long its ID is remembered when it finishes
 }
 
-// Holder returns the message for which a settlement's token is current (P4); ok is false when there is none.
+// Holder returns the message for which a settlement's token is current (P4); ok is false when there
+// is none.
 func (x *Index) Holder(st *punctual.Settlement) (h Held, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

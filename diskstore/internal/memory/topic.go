@@ -5,11 +5,12 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/record"
 )
 
-// Topic is the timeline of one topic. Name and Num, which stands for it in keys, do not change; all else is guarded
-// by Index.mu.
+// Topic is the timeline of one topic. Name and Num, which stands for it in keys, do not change; all
+// else is guarded by Index.mu.
 //
-// The timeline is in memory up to the position loaded: every durable message at or before loaded is in memory. diskNext is a
-// lower bound of the positions of the messages that are on disk alone, MaxPosition if there are none.
+// The timeline is in memory up to the position loaded: every durable message at or before loaded is
+// in memory. diskNext is a lower bound of the positions of the messages that are on disk alone,
+// MaxPosition if there are none.
 type Topic struct {
 	Name string
 	Num  uint32
@@ -20,7 +21,8 @@ type Topic struct {
 	messages map[uint64]*message
 	// pending, reserved and acked have the messages in the states of these names.
 	pending, reserved, acked messages
-	// window has the messages in the window, which cost windowBytes, and leases has the leased ones. Both are heaps of byTime.
+	// window has the messages in the window, which cost windowBytes, and leases has the leased
+	// ones. Both are heaps of byTime.
 	window, leases []*message
 	windowBytes    int64
 
@@ -28,8 +30,8 @@ type Topic struct {
 	diskNext record.Position // written by setDiskNext
 	evicted  int64           // how often the window was cut; a load that sees it change discards what it has read
 
-	// searches is how many searches are under way. published is the lowest position of the messages that were published meanwhile
-	// and are on disk alone; MaxPosition if there are none.
+	// searches is how many searches are under way. published is the lowest position of the messages
+	// that were published meanwhile and are on disk alone; MaxPosition if there are none.
 	searches  int
 	published record.Position
 
@@ -43,8 +45,9 @@ func (t *Topic) Configure(settings *punctual.Settings) {
 	t.settings = settings
 }
 
-// Stored records that a topic, which has no messages in memory yet, has no live message on disk below from, so that loads start at
-// from. any says whether the topic has live messages on disk at all.
+// Stored records that a topic, which has no messages in memory yet, has no live message on disk
+// below from, so that loads start at from. any says whether the topic has live messages on disk at
+// all.
 func (t *Topic) Stored(from record.Position, any bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -61,15 +64,17 @@ func (t *Topic) Restore(l record.Lease, id string, cancelled, remembers bool) {
 	t.x.put(&message{topic: t, next: l.Until, lease: l, id: id, cancelled: cancelled, remembers: remembers}, stateLeased)
 }
 
-// RestoreAcked puts a message into memory that is acked and still on disk, when the store is opened.
+// RestoreAcked puts a message into memory that is acked and still on disk, when the store is
+// opened.
 func (t *Topic) RestoreAcked(at record.Position, id string) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.x.put(&message{topic: t, lease: record.Lease{Topic: t.Num, At: at}, id: id}, stateAcked)
 }
 
-// Clear removes all messages of a topic from memory, because all its live messages are being deleted from disk. acked is how
-// many of them are acked and still on disk. Called with the write lock held.
+// Clear removes all messages of a topic from memory, because all its live messages are being
+// deleted from disk. acked is how many of them are acked and still on disk. Called with the write
+// lock held.
 func (t *Topic) Clear() (acked int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -86,8 +91,8 @@ func (t *Topic) clear() (acked int) {
 	return acked
 }
 
-// Drop removes a topic that is being deleted from memory, with all its messages. acked is how many of them are acked and
-// still on disk. Called with the write lock held.
+// Drop removes a topic that is being deleted from memory, with all its messages. acked is how many
+// of them are acked and still on disk. Called with the write lock held.
 func (t *Topic) Drop() (acked int) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -95,8 +100,8 @@ func (t *Topic) Drop() (acked int) {
 	return t.clear()
 }
 
-// Lowest is a lower bound of the positions of the topic's live messages on disk, acked ones included; now if there are none. Called
-// with the write lock held.
+// Lowest is a lower bound of the positions of the topic's live messages on disk, acked ones
+// included; now if there are none. Called with the write lock held.
 func (t *Topic) Lowest(now int64) record.Position {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()

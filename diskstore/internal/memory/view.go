@@ -12,7 +12,8 @@ type View struct {
 	Acked  map[uint64]record.Position // by number: where acked messages are that are still on disk
 }
 
-// View copies what memory knows of a topic. A caller that combines it with a snapshot of the disk holds the write lock for both.
+// View copies what memory knows of a topic. A caller that combines it with a snapshot of the disk
+// holds the write lock for both.
 func (t *Topic) View() View {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
@@ -50,7 +51,8 @@ func (v *View) add(m *message) {
 	}
 }
 
-// ViewAll returns the views of all topics with reserved, leased or acked messages, by the topic's number.
+// ViewAll returns the views of all topics with reserved, leased or acked messages, by the topic's
+// number.
 func (x *Index) ViewAll() map[uint32]View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -101,9 +103,10 @@ func (t *Topic) Stats() TopicStats {
 	return TopicStats{len(t.window), len(t.pending), len(t.reserved) + len(t.leases), len(t.acked), t.loaded, t.diskNext, t.evicted}
 }
 
-// Verify compares the account, the lists and heaps of each topic, the table of leases, the counts of the index and the numbers of topics
-// in the lists of topics with the messages, and checks the order of the topics to load. Of account.reading it knows only that it is not
-// negative, because the loads under way are their callers'. It is meant for tests.
+// Verify compares the account, the lists and heaps of each topic, the table of leases, the counts
+// of the index and the numbers of topics in the lists of topics with the messages, and checks the
+// order of the topics to load. Of account.reading it knows only that it is not negative, because
+// the loads under way are their callers'. It is meant for tests.
 func (x *Index) Verify() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 //	attempts                                          uvarint
 //	count { attempt, at, len error }                  failures, oldest first; at is a varint in ms, the others uvarint
 //
-// The compatibility rules are those of Record: a new field takes a new flag and stands before the failures.
+// The compatibility rules are those of Record: a new field takes a new flag and stands before the
+// failures.
 
 const finishedVersion = 1
 

@@ -91,8 +91,8 @@ func FuzzDecodeFinished(f *testing.F) {
 	})
 }
 
-// normal returns a copy of a record without differences that have no meaning: an ExpireAfter of 0 or less is not stored, and
-// headers and bodies that are nil are as good as empty ones.
+// normal returns a copy of a record without differences that have no meaning: an ExpireAfter of 0
+// or less is not stored, and headers and bodies that are nil are as good as empty ones.
 func normal(r *Record) Record {
 	n := *r
 	if n.ExpireAfter <= 0 {

@@ -17,13 +17,15 @@ type Lease struct {
 	Attempt int    // the attempt that it began, from 1
 	Until   int64  // Unix milliseconds
 	Since   int64  // when the lease was granted or last extended (lifecycle.Message.Since); 0 if that is not known
-	// Due is the due time of the message if a step of the clock has moved it, which At does not follow; otherwise 0.
+	// Due is the due time of the message if a step of the clock has moved it, which At does not
+	// follow; otherwise 0.
 	Due     int64
 	Expired []punctual.Failure // earlier attempts whose leases ran out, which the record does not have yet
 }
 
-// AddTo adds to r what the leases since r was written have changed: the attempts, the failures, the token and the end of the
-// last lease, and what a step of the clock has moved. If there was no such lease, the token of l is 0 and AddTo changes nothing.
+// AddTo adds to r what the leases since r was written have changed: the attempts, the failures, the
+// token and the end of the last lease, and what a step of the clock has moved. If there was no such
+// lease, the token of l is 0 and AddTo changes nothing.
 func (l *Lease) AddTo(r *Record) {
 	if l.Token == 0 {
 		return
@@ -40,8 +42,9 @@ func (l *Lease) AddTo(r *Record) {
 	}
 }
 
-// Carry makes the lease what it is after a step of the clock. It reports whether the lease has changed. In the claim log the changed
-// lease counts, and not the one before, because it has been renewed more often.
+// Carry makes the lease what it is after a step of the clock. It reports whether the lease has
+// changed. In the claim log the changed lease counts, and not the one before, because it has been
+// renewed more often.
 func (l *Lease) Carry(s lifecycle.Step) bool {
 	m := lifecycle.Message{Due: cmp.Or(l.Due, l.At.Ms), Since: l.Since, Token: l.Token, LeaseUntil: l.Until}
 	if !s.Carry(&m) {
@@ -55,7 +58,8 @@ func (l *Lease) Carry(s lifecycle.Step) bool {
 	return true
 }
 
-// Step is a step of the store's clock back, in Unix milliseconds. Count is how many steps there were with this one; 0 if there was none.
+// Step is a step of the store's clock back, in Unix milliseconds. Count is how many steps there
+// were with this one; 0 if there was none.
 type Step struct {
 	Count int64
 	lifecycle.Step

@@ -1,6 +1,7 @@
-// Package record is what the embedded store keeps of a message: its position in the order of its topic, its record, its
-// lease, and its finished record. The package also has the bytes of all of these but leases, whose bytes are those of package
-// claimlog. The package knows no files and no keys, and has no state.
+// Package record is what the embedded store keeps of a message: its position in the order of its
+// topic, its record, its lease, and its finished record. The package also has the bytes of all of
+// these but leases, whose bytes are those of package claimlog. The package knows no files and no
+// keys, and has no state.
 package record
 
 import (
@@ -31,19 +32,22 @@ import (
 //	count { attempt, at, len error }                  failures, oldest first; at is a varint in ms, the others uvarint
 //	body                                              the rest
 //
-// The compatibility rules: all flags are in use, so a new field raises the version of the record and directory.FormatVersion. What no
-// order depends on is an attribute, and changes neither. Blocks of the database carry checksums, so the record has none of its own.
+// The compatibility rules: all flags are in use, so a new field raises the version of the record
+// and directory.FormatVersion. What no order depends on is an attribute, and changes neither.
+// Blocks of the database carry checksums, so the record has none of its own.
 type Record struct {
-	// The facts on which the life of the message depends. Token and LeaseUntil are not among the stored bytes, because the
-	// claim log has them: they are zero after Decode, until Lease.AddTo sets them.
+	// The facts on which the life of the message depends. Token and LeaseUntil are not among the
+	// stored bytes, because the claim log has them: they are zero after Decode, until Lease.AddTo
+	// sets them.
 	lifecycle.Message
 	ID      string
 	Created int64 // Unix milliseconds
-	// Newest is the newest lease token whose effects are in the record. A lease of the claim log whose token is not above
-	// Newest is over. Newest never sinks, whereas Token becomes 0 when the message waits again or dies.
+	// Newest is the newest lease token whose effects are in the record. A lease of the claim log
+	// whose token is not above Newest is over. Newest never sinks, whereas Token becomes 0 when the
+	// message waits again or dies.
 	Newest int64
-	// Attributes is the block of the message's attributes, nil for none. The attribute Remember is in Message, too, because rules
-	// depend on it.
+	// Attributes is the block of the message's attributes, nil for none. The attribute Remember is
+	// in Message, too, because rules depend on it.
 	Attributes []byte
 	Headers    map[string]string
 	Failures   []punctual.Failure
@@ -132,8 +136,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied. Decode skips the stored time of
-// expiry, because it follows from FirstDue and ExpireAfter.
+// Decode reads a record. The body aliases b, or is nil when empty; everything else is copied.
+// Decode skips the stored time of expiry, because it follows from FirstDue and ExpireAfter.
 func Decode(b []byte) (*Record, error) {
 	r := new(Record)
 	flags, d, err := r.decodeHead(b)

@@ -14,8 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// TestBytesOfARecord compares the stored bytes, which programs of other versions read, with texts. They contain the time of
-// expiry, which this program writes, but computes when it reads a record.
+// TestBytesOfARecord compares the stored bytes, which programs of other versions read, with texts.
+// They contain the time of expiry, which this program writes, but computes when it reads a record.
 func TestBytesOfARecord(t *testing.T) {
 	const created = 1_700_000_000_000
 	at := storekit.FromMillis(created)
@@ -71,7 +71,8 @@ func TestBytesOfARecord(t *testing.T) {
 	}
 }
 
-// TestAttributesOfARecord: the tags of a newer program survive a rewrite, and bytes that are no block are damage.
+// TestAttributesOfARecord: the tags of a newer program survive a rewrite, and bytes that are no
+// block are damage.
 func TestAttributesOfARecord(t *testing.T) {
 	r := Record{ID: "a", Attributes: []byte{1, 1, 5, 9, 1, 'x'}, Body: []byte("body")}
 	b := r.Encode()
@@ -87,7 +88,8 @@ func TestAttributesOfARecord(t *testing.T) {
 	}
 }
 
-// TestDeadNeedsAReason: a message is dead if it has a reason, so a record that says dead and has none is damaged.
+// TestDeadNeedsAReason: a message is dead if it has a reason, so a record that says dead and has
+// none is damaged.
 func TestDeadNeedsAReason(t *testing.T) {
 	r := Record{Message: lifecycle.Message{Reason: "x"}, ID: "a"}
 	b := r.Encode()
@@ -97,8 +99,8 @@ func TestDeadNeedsAReason(t *testing.T) {
 	}
 }
 
-// TestUnknownFlags: a flag of a finished record may announce a field, so a record with a flag that this program does not know cannot be
-// read.
+// TestUnknownFlags: a flag of a finished record may announce a field, so a record with a flag that
+// this program does not know cannot be read.
 func TestUnknownFlags(t *testing.T) {
 	at := storekit.FromMillis(1)
 	finished := EncodeFinished(&punctual.Finished{Outcome: punctual.OutcomeAcked, At: at, Created: at, FirstDue: at, Due: at, KeptUntil: at})
@@ -114,8 +116,9 @@ func TestUnknownFlags(t *testing.T) {
 	}
 }
 
-// TestALeaseIsAddedToItsRecord: a lease brings its attempt, its failures and its end into the record, and its token also as
-// Newest, by which the next start decides whether the lease is over. A lease without a token changes nothing.
+// TestALeaseIsAddedToItsRecord: a lease brings its attempt, its failures and its end into the
+// record, and its token also as Newest, by which the next start decides whether the lease is over.
+// A lease without a token changes nothing.
 func TestALeaseIsAddedToItsRecord(t *testing.T) {
 	ranOut := punctual.Failure{Attempt: 1, Error: storekit.LeaseRanOut}
 	r := Record{Message: lifecycle.Message{Attempts: 1}, Newest: 3}

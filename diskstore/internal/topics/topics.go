@@ -1,4 +1,5 @@
-// Package topics has the registry of a store's topics. A Topic joins the topic in memory, the topic on disk, and the settings.
+// Package topics has the registry of a store's topics. A Topic joins the topic in memory, the topic
+// on disk, and the settings.
 package topics
 
 import (
@@ -27,7 +28,8 @@ type Topic struct {
 // Settings returns the current settings. The caller must not change them.
 func (t *Topic) Settings() *punctual.Settings { return t.settings.Load() }
 
-// Configure replaces the settings, here and in memory. The caller holds the write lock, and writes the settings to disk itself.
+// Configure replaces the settings, here and in memory. The caller holds the write lock, and writes
+// the settings to disk itself.
 func (t *Topic) Configure(s punctual.Settings) {
 	s = Copy(s)
 	t.settings.Store(&s)
@@ -40,8 +42,9 @@ func Copy(s punctual.Settings) punctual.Settings {
 	return s.Clone()
 }
 
-// Registry has the topics of a store by name. Its methods are safe for concurrent use. Add and Remove are called with the write lock
-// held, unless the store is being opened and nobody else uses it yet.
+// Registry has the topics of a store by name. Its methods are safe for concurrent use. Add and
+// Remove are called with the write lock held, unless the store is being opened and nobody else uses
+// it yet.
 type Registry struct {
 	index *memory.Index
 	// Arrivals are told of each companion that is added.
@@ -49,13 +52,14 @@ type Registry struct {
 
 	mu     sync.RWMutex
 	byName map[string]*Topic // guarded by mu
-	// companions are the companions of each topic that has some, by the topic's name, so that whoever deletes a topic need not
-	// look at all others. Guarded by mu.
+	// companions are the companions of each topic that has some, by the topic's name, so that
+	// whoever deletes a topic need not look at all others. Guarded by mu.
 	companions map[string][]*Topic
 	added      int64 // guarded by mu: how many topics were added
 }
 
-// New returns a registry without topics. Topics that are added to the registry are added to index, too.
+// New returns a registry without topics. Topics that are added to the registry are added to index,
+// too.
 func New(index *memory.Index) *Registry {
 	return &Registry{
 		index: index, Arrivals: storekit.NewArrivals(), byName: make(map[string]*Topic), companions: make(map[string][]*Topic),
@@ -86,8 +90,8 @@ func (r *Registry) Add(disk *database.Topic, s punctual.Settings) *Topic {
 	return t
 }
 
-// Remove removes a topic from the registry and from memory, with all its messages. finished is how many of them were acked and
-// still on disk.
+// Remove removes a topic from the registry and from memory, with all its messages. finished is how
+// many of them were acked and still on disk.
 func (r *Registry) Remove(t *Topic) (finished int) {
 	finished = t.Memory.Drop()
 	r.mu.Lock()
@@ -127,7 +131,8 @@ func (r *Registry) Names(q storekit.NameQuery) []string {
 	return names
 }
 
-// NewCompanions returns the names of the companions that were added since a mark, sorted, and the mark for the next call.
+// NewCompanions returns the names of the companions that were added since a mark, sorted, and the
+// mark for the next call.
 func (r *Registry) NewCompanions(a storekit.Arrival) storekit.Companions {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

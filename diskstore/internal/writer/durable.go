@@ -11,20 +11,23 @@ import (
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 )
 
-// A transaction is in the database, where the next one sees it, before its fsync is done; otherwise pushes
-// could not share an fsync. So an answer may rest on a transaction that a power cut would still undo. Therefore no call
-// answers before the transactions that it has seen are durable: "the ID is already in use" promises as much as "stored" does.
+// A transaction is in the database, where the next one sees it, before its fsync is done; otherwise
+// pushes could not share an fsync. So an answer may rest on a transaction that a power cut would
+// still undo. Therefore no call answers before the transactions that it has seen are durable: "the
+// ID is already in use" promises as much as "stored" does.
 //
-// Transactions become durable in the order of their numbers, because the database writes one log. So one
-// number says which transactions are durable.
+// Transactions become durable in the order of their numbers, because the database writes one log.
+// So one number says which transactions are durable.
 
-// durableTxns has the number up to which transactions are durable, and the callers that wait for later ones.
+// durableTxns has the number up to which transactions are durable, and the callers that wait for
+// later ones.
 type durableTxns struct {
 	mu sync.Mutex
-	// last is the last transaction that is known to be durable; all before it are durable, too. Guarded by mu.
-	last uint64
-	// waiting has a channel for each transaction that a caller waits for. The channel is closed when the transaction is durable.
+	// last is the last transaction that is known to be durable; all before it are durable, too.
 	// Guarded by mu.
+	last uint64
+	// waiting has a channel for each transaction that a caller waits for. The channel is closed
+	// when the transaction is durable. Guarded by mu.
 	waiting map[uint64]chan struct{}
 }
 
@@ -44,7 +47,8 @@ func (y *durableTxns) advance(num uint64) {
 	}
 }
 
-// wait returns a channel that is closed when the transactions up to num are durable, or nil if they are.
+// wait returns a channel that is closed when the transactions up to num are durable, or nil if they
+// are.
 func (y *durableTxns) wait(num uint64) <-chan struct{} {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -62,7 +66,8 @@ func (y *durableTxns) wait(num uint64) <-chan struct{} {
 	return ready
 }
 
-// Awaited tells whether a call that has seen a transaction, or a later one, waits until that is durable. Tests use it.
+// Awaited tells whether a call that has seen a transaction, or a later one, waits until that is
+// durable. Tests use it.
 func (w *Writer) Awaited(txn uint64) bool {
 	w.durable.mu.Lock()
 	defer w.durable.mu.Unlock()
@@ -78,14 +83,15 @@ func (w *Writer) Awaited(txn uint64) bool {
 type unlogged struct {
 	mu    sync.Mutex
 	under map[chan struct{}]struct{} // guarded by mu: for each call of Logging a channel, which logged closes and removes
-	// refused counts the writes of acks that the claim log has refused. The acked messages of the first of these, as many as deleted
-	// says, are durably deleted from disk. Both are guarded by mu.
+	// refused counts the writes of acks that the claim log has refused. The acked messages of the
+	// first of these, as many as deleted says, are durably deleted from disk. Both are guarded by
+	// mu.
 	refused, deleted uint64
 }
 
-// Logging is called before a settlement changes memory without the write lock. The caller calls logged when the claim log has the
-// settlement, or could not write it. Until then a kill would undo the settlement, so calls that may have seen its effect wait for
-// logged before they answer.
+// Logging is called before a settlement changes memory without the write lock. The caller calls
+// logged when the claim log has the settlement, or could not write it. Until then a kill would undo
+// the settlement, so calls that may have seen its effect wait for logged before they answer.
 func (w *Writer) Logging() (logged func()) {
 	u, c := &w.unlogged, make(chan struct{})
 	u.mu.Lock()
@@ -102,9 +108,10 @@ func (w *Writer) Logging() (logged func()) {
 	}
 }
 
-// AcksRefused is called when the claim log has refused acks, which are in force in memory all the same: before logged is called,
-// and if a transaction made the acks, before it gives the write lock back. A kill undoes these acks until their messages are durably
-// deleted from disk. The call that made the acks does that, but another call may see the acks earlier, or after that call has given
+// AcksRefused is called when the claim log has refused acks, which are in force in memory all the
+// same: before logged is called, and if a transaction made the acks, before it gives the write lock
+// back. A kill undoes these acks until their messages are durably deleted from disk. The call that
+// made the acks does that, but another call may see the acks earlier, or after that call has given
 // up. So every call that may have seen them does it too, before it answers; see deleteRefused.
 func (w *Writer) AcksRefused() {
 	w.unlogged.mu.Lock()
@@ -112,8 +119,9 @@ func (w *Writer) AcksRefused() {
 	w.unlogged.refused++
 }
 
-// deleteRefused deletes the messages whose acks the claim log has refused, and returns when they are durably deleted. As a rule
-// there are none. An error does not say whether the messages are deleted, only that the caller cannot answer.
+// deleteRefused deletes the messages whose acks the claim log has refused, and returns when they
+// are durably deleted. As a rule there are none. An error does not say whether the messages are
+// deleted, only that the caller cannot answer.
 func (w *Writer) deleteRefused(ctx context.Context) error {
 	w.unlogged.mu.Lock()
 	done := w.unlogged.deleted == w.unlogged.refused
@@ -133,8 +141,8 @@ func (w *Writer) deleteRefused(ctx context.Context) error {
 	return err
 }
 
-// Barrier calls DeleteAcked, and waits until all changes before it are durable, above all the deletions of acked messages that other
-// transactions have made.
+// Barrier calls DeleteAcked, and waits until all changes before it are durable, above all the
+// deletions of acked messages that other transactions have made.
 func (w *Writer) Barrier(ctx context.Context) error {
 	u := &w.unlogged
 	u.mu.Lock()
@@ -172,9 +180,9 @@ func (w *Writer) waitLogged(ctx context.Context) error {
 	return nil
 }
 
-// waitDurable waits until the transactions up to num are durable, and the settlements before the call are in the claim log. It
-// starts no fsync, because each transaction has its own under way. An error does not say whether the transactions happened,
-// only that the caller cannot answer.
+// waitDurable waits until the transactions up to num are durable, and the settlements before the
+// call are in the claim log. It starts no fsync, because each transaction has its own under way. An
+// error does not say whether the transactions happened, only that the caller cannot answer.
 func (w *Writer) waitDurable(ctx context.Context, num uint64) error {
 	if err := w.waitLogged(ctx); err != nil {
 		return err
@@ -197,8 +205,9 @@ func (w *Writer) waitDurable(ctx context.Context, num uint64) error {
 	return w.opt.State.Failure()
 }
 
-// Observe is Locked, and returns when all that the function may have seen is as durable as the store promises: transactions are
-// durable, and settlements that need none are in the claim log. Its errors are definite, because the function changes nothing.
+// Observe is Locked, and returns when all that the function may have seen is as durable as the
+// store promises: transactions are durable, and settlements that need none are in the claim log.
+// Its errors are definite, because the function changes nothing.
 func (w *Writer) Observe(ctx context.Context, read func(tx *Tx) error) error {
 	if err := w.observe(ctx, read); err != nil {
 		return err

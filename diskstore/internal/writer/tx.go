@@ -30,14 +30,15 @@ type Tx struct {
 	disk  *database.Tx
 	held  bool // Close or Commit has to give the write lock back
 	added []memory.Added
-	// detached counts the messages that have left memory and that the transaction has not changed on disk yet.
+	// detached counts the messages that have left memory and that the transaction has not changed
+	// on disk yet.
 	detached int
 	// failed is the first error of Options.Tell. Commit returns it.
 	failed error
 }
 
-// Maintenance changes what nobody can claim: dead messages, remembered IDs, finished records, settings, watermarks, and the clock on
-// disk.
+// Maintenance changes what nobody can claim: dead messages, remembered IDs, finished records,
+// settings, watermarks, and the clock on disk.
 type Maintenance interface {
 	Size() int
 	SetClock()
@@ -55,12 +56,13 @@ type Maintenance interface {
 // Maintenance returns that part of the transaction which changes no live message.
 func (tx *Tx) Maintenance() Maintenance { return tx.disk }
 
-// Full tells whether the transaction has reached its size, so that what is left should go into the next one.
+// Full tells whether the transaction has reached its size, so that what is left should go into the
+// next one.
 func (tx *Tx) Full() bool { return tx.disk.Size() >= txBytes }
 
-// Close gives the write lock back if Commit has not. err is the error of the function that defers Close. The store fails, and
-// err becomes its failure, when a change was not committed, when a message has left memory and was not changed on disk, or
-// when the transaction panicked.
+// Close gives the write lock back if Commit has not. err is the error of the function that defers
+// Close. The store fails, and err becomes its failure, when a change was not committed, when a
+// message has left memory and was not changed on disk, or when the transaction panicked.
 func (tx *Tx) Close(err *error) {
 	if !tx.held {
 		return
@@ -84,9 +86,10 @@ func (tx *Tx) Close(err *error) {
 	*err = w.opt.State.Failure()
 }
 
-// Commit applies the transaction, gives the write lock back, and waits until the transaction and all that it has read are
-// durable. A transaction that changes nothing waits, too, because "nothing to do" is an answer about what is stored, and
-// about the time. After an error the outcome is open, and often the store has failed.
+// Commit applies the transaction, gives the write lock back, and waits until the transaction and
+// all that it has read are durable. A transaction that changes nothing waits, too, because "nothing
+// to do" is an answer about what is stored, and about the time. After an error the outcome is open,
+// and often the store has failed.
 func (tx *Tx) Commit(ctx context.Context) error {
 	if err := tx.commit(ctx); err != nil {
 		return err
@@ -131,7 +134,8 @@ func (tx *Tx) commit(ctx context.Context) error {
 	return w.opt.State.Indeterminate()
 }
 
-// start begins to commit in a goroutine that Writer.Close waits for. Memory expects from now on what the transaction adds.
+// start begins to commit in a goroutine that Writer.Close waits for. Memory expects from now on
+// what the transaction adds.
 func (tx *Tx) start() <-chan error {
 	w := tx.w
 	expected := w.opt.Index.Expect(tx.added, tx.Ms)
@@ -148,10 +152,11 @@ type Found struct {
 	ID    string
 	Place database.Place
 	State punctual.State
-	// Due is when a live message is due, in Unix milliseconds. It lies before its place if a step of the clock has moved it (Lease.Due).
+	// Due is when a live message is due, in Unix milliseconds. It lies before its place if a step
+	// of the clock has moved it (Lease.Due).
 	Due int64
-	// Next is when a live message next needs attention, in Unix milliseconds: the end of a lease that has not run out, else its due
-	// time.
+	// Next is when a live message next needs attention, in Unix milliseconds: the end of a lease
+	// that has not run out, else its due time.
 	Next int64
 	// Cancelled says that no attempt may follow the last lease of a live message (P5).
 	Cancelled bool
@@ -160,9 +165,9 @@ type Found struct {
 // Exists tells whether a message holds the ID.
 func (f Found) Exists() bool { return !f.Place.Nowhere() }
 
-// Find returns the message that holds an ID, also one that this transaction stores. A message that was acked, or that is dead
-// and past its retention, counts as not there; Find deletes it. look is what was found of the ID without the write lock; it may
-// be nil.
+// Find returns the message that holds an ID, also one that this transaction stores. A message that
+// was acked, or that is dead and past its retention, counts as not there; Find deletes it. look is
+// what was found of the ID without the write lock; it may be nil.
 func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, error) {
 	p, err := tx.disk.Find(t.Disk, id, look)
 	if err != nil || p.Nowhere() {
@@ -176,7 +181,8 @@ func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, erro
 		}
 		return f, nil
 	}
-	// An ack needs no write lock, so the message may still be acked after this look at memory. Detach tells its caller.
+	// An ack needs no write lock, so the message may still be acked after this look at memory.
+	// Detach tells its caller.
 	if f.State, f.Due, f.Next, f.Cancelled = t.Memory.State(p.At, tx.Ms); f.State == punctual.StateNone {
 		_, _ = tx.Detach(f)
 		return Found{}, nil
@@ -184,18 +190,20 @@ func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, erro
 	return f, nil
 }
 
-// RetentionEnd returns the position below which a topic's dead messages are past their retention at now.
+// RetentionEnd returns the position below which a topic's dead messages are past their retention at
+// now.
 func RetentionEnd(s *punctual.Settings, now int64) record.Position {
 	return record.Position{Ms: lifecycle.DeadSince(s, now)}
 }
 
-// Read returns the stored record of a message that was found, without what its leases added. look is the one that was given to
-// Find, or nil.
+// Read returns the stored record of a message that was found, without what its leases added. look
+// is the one that was given to Find, or nil.
 func (tx *Tx) Read(f Found, look *database.Look) (*record.Record, error) {
 	return tx.disk.Read(f.Topic.Disk, f.Place, look)
 }
 
-// ReadHeld returns the record of a message with its lease, which may have run out, and with what its leases added.
+// ReadHeld returns the record of a message with its lease, which may have run out, and with what
+// its leases added.
 func (tx *Tx) ReadHeld(h memory.Held) (*record.Record, error) {
 	r, err := tx.disk.Read(tx.topic(h.Topic).Disk, database.Place{Order: database.Live, At: h.Lease.At}, nil)
 	if err != nil {
@@ -206,17 +214,18 @@ func (tx *Tx) ReadHeld(h memory.Held) (*record.Record, error) {
 	return r, nil
 }
 
-// topic returns the topic whose messages in memory m has. The topic exists, because topics are removed only with the write lock held.
+// topic returns the topic whose messages in memory m has. The topic exists, because topics are
+// removed only with the write lock held.
 func (tx *Tx) topic(m *memory.Topic) *topics.Topic { return tx.w.opt.Topics.Get(m.Name) }
 
-// Detach takes a live message out of memory, so that no claim can return it any more. It returns false when the message was
-// acked since it was found, and has deleted the message then.
+// Detach takes a live message out of memory, so that no claim can return it any more. It returns
+// false when the message was acked since it was found, and has deleted the message then.
 func (tx *Tx) Detach(f Found) (memory.Detached, bool) {
 	return tx.took(f, f.Topic.Memory.Detach(f.Place.At))
 }
 
-// DetachUnleased is Detach, unless the message is under a lease at this very moment: then leased is true, and the message
-// stays.
+// DetachUnleased is Detach, unless the message is under a lease at this very moment: then leased is
+// true, and the message stays.
 func (tx *Tx) DetachUnleased(f Found) (d memory.Detached, leased, ok bool) {
 	d, free := f.Topic.Memory.DetachUnleased(f.Place.At, storekit.Millis(tx.w.opt.Now()))
 	if !free {
@@ -226,8 +235,9 @@ func (tx *Tx) DetachUnleased(f Found) (d memory.Detached, leased, ok bool) {
 	return d, false, ok
 }
 
-// Cancel is DetachUnleased which, in the same step, marks a leased message in memory so that no attempt follows the lease (P5).
-// Cancel then writes the mark into the record, too; err is an error of reading the record.
+// Cancel is DetachUnleased which, in the same step, marks a leased message in memory so that no
+// attempt follows the lease (P5). Cancel then writes the mark into the record, too; err is an error
+// of reading the record.
 func (tx *Tx) Cancel(f Found) (d memory.Detached, leased, ok bool, err error) {
 	d, free := f.Topic.Memory.Cancel(f.Place.At, storekit.Millis(tx.w.opt.Now()))
 	if free {
@@ -253,8 +263,8 @@ func (tx *Tx) took(f Found, d memory.Detached) (memory.Detached, bool) {
 	return d, true
 }
 
-// left counts a live message that was found and has left memory. If this very transaction stores the message, left sees to it that
-// the message does not enter memory at the end.
+// left counts a live message that was found and has left memory. If this very transaction stores
+// the message, left sees to it that the message does not enter memory at the end.
 func (tx *Tx) left(f Found) {
 	tx.detached++
 	if f.Place.Own {
@@ -262,7 +272,8 @@ func (tx *Tx) left(f Found) {
 	}
 }
 
-// DetachHeld takes a message out of memory whose lease is still that of h. It returns false when the lease has ended since.
+// DetachHeld takes a message out of memory whose lease is still that of h. It returns false when
+// the lease has ended since.
 func (tx *Tx) DetachHeld(h memory.Held) (memory.Detached, bool) {
 	d, ok := tx.w.opt.Index.DetachHeld(h)
 	if ok {
@@ -277,9 +288,10 @@ type Beside struct {
 	Goes bool // the follow-up replaces the message
 }
 
-// DetachTogether is DetachHeld for a settlement with follow-ups: in one step it takes the settled message and those that
-// follow-ups replace out of memory. The latter are returned in the order of beside. ok is false, and nothing has left memory,
-// when the lease has ended since, or when one of beside was acked since it was found. Then the caller decides anew.
+// DetachTogether is DetachHeld for a settlement with follow-ups: in one step it takes the settled
+// message and those that follow-ups replace out of memory. The latter are returned in the order of
+// beside. ok is false, and nothing has left memory, when the lease has ended since, or when one of
+// beside was acked since it was found. Then the caller decides anew.
 func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached, replaced []memory.Detached, ok bool) {
 	others := make([]memory.Beside, len(beside))
 	for i, b := range beside {
@@ -297,8 +309,9 @@ func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached,
 	return d, replaced, true
 }
 
-// First returns the message of a topic whose time came first. r is its record with what its leases added, or nil if the time of no
-// message has come yet. First sees nothing that this very transaction stores.
+// First returns the message of a topic whose time came first. r is its record with what its leases
+// added, or nil if the time of no message has come yet. First sees nothing that this very
+// transaction stores.
 func (tx *Tx) First(t *topics.Topic) (f memory.First, r *record.Record, err error) {
 	f, ok, onDisk := t.Memory.First(tx.Ms)
 	if onDisk.Ms <= tx.Ms && (!ok || !f.Before(onDisk)) {
@@ -321,8 +334,8 @@ func (tx *Tx) First(t *topics.Topic) (f memory.First, r *record.Record, err erro
 	return f, r, nil
 }
 
-// DetachFirst takes the message that First has returned out of memory. It returns false when a claim or a settlement has acted on
-// the message since.
+// DetachFirst takes the message that First has returned out of memory. It returns false when a
+// claim or a settlement has acted on the message since.
 func (tx *Tx) DetachFirst(t *topics.Topic, f memory.First) (memory.Detached, bool) {
 	d, ok := t.Memory.DetachFirst(f)
 	if ok {
@@ -331,8 +344,8 @@ func (tx *Tx) DetachFirst(t *topics.Topic, f memory.First) (memory.Detached, boo
 	return d, ok
 }
 
-// DetachReserved takes a message out of memory that a claim has reserved and must not deliver. It returns false when another
-// transaction was first.
+// DetachReserved takes a message out of memory that a claim has reserved and must not deliver. It
+// returns false when another transaction was first.
 func (tx *Tx) DetachReserved(c *memory.Reserved) (memory.Detached, bool) {
 	d, ok := tx.w.opt.Index.DetachReserved(c)
 	if ok {
@@ -341,7 +354,8 @@ func (tx *Tx) DetachReserved(c *memory.Reserved) (memory.Detached, bool) {
 	return d, ok
 }
 
-// put stores a live message, which is new or was stored at from. The message can be claimed once the transaction is durable.
+// put stores a live message, which is new or was stored at from. The message can be claimed once
+// the transaction is durable.
 func (tx *Tx) put(t *topics.Topic, from database.Place, r *record.Record) {
 	s := tx.disk.Put(t.Disk, from, r)
 	tx.added = append(tx.added, memory.Added{Topic: t.Memory, At: s.At, Record: s.Record})
@@ -355,7 +369,8 @@ func (tx *Tx) Insert(t *topics.Topic, r *record.Record) {
 	}
 }
 
-// tell completes an event of a message and hands it to Options.Tell. After an error of Tell it does nothing any more.
+// tell completes an event of a message and hands it to Options.Tell. After an error of Tell it does
+// nothing any more.
 func (tx *Tx) tell(t *topics.Topic, r *record.Record, e event.Event) {
 	e.Topic, e.ID, e.Created = t.Name, r.ID, storekit.FromMillis(r.Created)
 	if tx.failed == nil {
@@ -363,12 +378,14 @@ func (tx *Tx) tell(t *topics.Topic, r *record.Record, e event.Event) {
 	}
 }
 
-// Apply carries out what was decided about a live message that has left memory, and stores the event if the topic tells of it. r is
-// the record of the message with what its leases added, changed by the decision. For a message that is removed r needs no more than
-// the ID and those additions, and for one that is acked or cancelled neither, unless KeepsRecord or KeepsRecords is true.
+// Apply carries out what was decided about a live message that has left memory, and stores the
+// event if the topic tells of it. r is the record of the message with what its leases added,
+// changed by the decision. For a message that is removed r needs no more than the ID and those
+// additions, and for one that is acked or cancelled neither, unless KeepsRecord or KeepsRecords is
+// true.
 //
-// The decision must take the message elsewhere. Close fails the store after Stay and Leased, because memory would miss the
-// message.
+// The decision must take the message elsewhere. Close fails the store after Stay and Leased,
+// because memory would miss the message.
 func (tx *Tx) Apply(d memory.Detached, r *record.Record, to lifecycle.Decision) {
 	if to.Failed {
 		r.Failures = storekit.AddFailure(r.Failures, to.Failure)
@@ -399,7 +416,8 @@ func (tx *Tx) Remove(d memory.Detached, id string) {
 	tx.disk.Remove(tx.topic(d.Topic).Disk, database.Place{Order: database.Live, At: d.Lease.At}, id)
 }
 
-// finish deletes a message and keeps its ID and its finished record, as the message and its topic ask.
+// finish deletes a message and keeps its ID and its finished record, as the message and its topic
+// ask.
 func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) {
 	tx.Remove(d, r.ID)
 	t := tx.topic(d.Topic)
@@ -421,14 +439,15 @@ func (tx *Tx) finish(d memory.Detached, r *record.Record, how punctual.Outcome) 
 	tx.disk.KeepFinished(t.Disk, &f)
 }
 
-// KeepsRecord tells whether Apply needs the stored record of a message that is cancelled: for its finished record or the event,
-// or because the message says itself how long its ID is remembered.
+// KeepsRecord tells whether Apply needs the stored record of a message that is cancelled: for its
+// finished record or the event, or because the message says itself how long its ID is remembered.
 func KeepsRecord(f Found) bool {
 	return f.Place.Remembers || KeepsRecords(f.Topic.Settings(), punctual.EventCancelled)
 }
 
-// KeepsRecords tells whether Apply needs the stored records of all messages of a topic that end in one way: for their finished
-// records, or for the events. end is punctual.EventAcked or punctual.EventCancelled.
+// KeepsRecords tells whether Apply needs the stored records of all messages of a topic that end in
+// one way: for their finished records, or for the events. end is punctual.EventAcked or
+// punctual.EventCancelled.
 func KeepsRecords(s *punctual.Settings, end punctual.Events) bool {
 	return s.FinishedRetention > 0 || s.Emit&end != 0
 }
@@ -447,8 +466,9 @@ func (tx *Tx) Requeue(f Found, r *record.Record) { tx.put(f.Topic, f.Place, r) }
 // RemoveDead deletes a dead message.
 func (tx *Tx) RemoveDead(f Found) { tx.disk.Remove(f.Topic.Disk, f.Place, f.ID) }
 
-// Carry carries over a step of the clock what a database.Carry has found, unless it was set anew since. A message that was leased since
-// its record was written stays where it is, because its lease has moved, and counts.
+// Carry carries over a step of the clock what a database.Carry has found, unless it was set anew
+// since. A message that was leased since its record was written stays where it is, because its
+// lease has moved, and counts.
 func (tx *Tx) Carry(a *database.Ahead, s record.Step) error {
 	t := tx.Existing(a.Topic)
 	switch {
@@ -489,8 +509,9 @@ func (tx *Tx) Topic(name string) (*topics.Topic, error) {
 	return tx.Existing(name), nil
 }
 
-// MakeTopics makes those of the named topics that there are not, and with each companion the topic that the companion belongs to.
-// If the store has too few numbers left for new topics, MakeTopics makes none and returns ErrNoSpace.
+// MakeTopics makes those of the named topics that there are not, and with each companion the topic
+// that the companion belongs to. If the store has too few numbers left for new topics, MakeTopics
+// makes none and returns ErrNoSpace.
 func (tx *Tx) MakeTopics(names ...string) error {
 	var missing []string
 	for _, name := range names {
@@ -507,7 +528,8 @@ func (tx *Tx) MakeTopics(names ...string) error {
 	return tx.addTopics(missing, false)
 }
 
-// EventTopic returns the companion to which the events of a topic go. It makes the companion if there is none.
+// EventTopic returns the companion to which the events of a topic go. It makes the companion if
+// there is none.
 func (tx *Tx) EventTopic(t *topics.Topic) (*topics.Topic, error) {
 	name := storekit.EventTopic(t.Name)
 	if tx.Existing(name) == nil {
@@ -527,8 +549,8 @@ func (tx *Tx) addTopics(names []string, spare bool) error {
 	return err
 }
 
-// DeleteTopic deletes a topic with all that is in it, and returns how many messages that was, without acked ones. keys are the
-// topic's as they were read before; nil if they were not.
+// DeleteTopic deletes a topic with all that is in it, and returns how many messages that was,
+// without acked ones. keys are the topic's as they were read before; nil if they were not.
 func (tx *Tx) DeleteTopic(t *topics.Topic, keys *database.TopicKeys) int64 {
 	n := t.Disk.Live() + t.Disk.Dead()
 	tx.disk.DeleteTopic(t.Disk, keys)
@@ -536,8 +558,8 @@ func (tx *Tx) DeleteTopic(t *topics.Topic, keys *database.TopicKeys) int64 {
 	return n - int64(tx.w.opt.Topics.Remove(t))
 }
 
-// Clear removes all live messages of a topic, or all dead ones, and returns how many that was, without acked ones. c must be
-// current (database.Clear.Current).
+// Clear removes all live messages of a topic, or all dead ones, and returns how many that was,
+// without acked ones. c must be current (database.Clear.Current).
 func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64 {
 	n := tx.disk.Clear(c)
 	if of == database.Live {
@@ -546,7 +568,8 @@ func (tx *Tx) Clear(t *topics.Topic, c *database.Clear, of database.Order) int64
 	return n
 }
 
-// DeleteAcked deletes up to deleteAcked messages from disk that are acked, and tells whether there are more.
+// DeleteAcked deletes up to deleteAcked messages from disk that are acked, and tells whether there
+// are more.
 func (tx *Tx) DeleteAcked() (more bool) {
 	done, more := tx.w.opt.Index.DetachAcked(deleteAcked)
 	tx.detached += len(done)

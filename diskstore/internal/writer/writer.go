@@ -1,17 +1,18 @@
-// Package writer changes the messages of a store: it has the write lock, makes transactions of memory and database together,
-// and waits for the disk. It does not know why something changes.
+// Package writer changes the messages of a store: it has the write lock, makes transactions of
+// memory and database together, and waits for the disk. It does not know why something changes.
 //
-// A transaction removes messages from memory before it changes them on disk. What it adds is in memory as pending until the change
-// is durable, and can be claimed only then:
+// A transaction removes messages from memory before it changes them on disk. What it adds is in
+// memory as pending until the change is durable, and can be claimed only then:
 //
 //	tx, err := w.Begin(ctx)         take the write lock
 //	defer tx.Close(&err)            release it, whatever happens
 //	...                             read, decide, change
 //	return tx.Commit(ctx)           apply, release the write lock, wait for the fsync
 //
-// A live message that a transaction deletes or moves on disk is a memory.Detached, which only memory makes. If one of them is not
-// used up, or a change is not committed, the store ends, because memory and disk differ then. (Clear and DeleteTopic delete all
-// messages of a topic at once and need no Detached for each.)
+// A live message that a transaction deletes or moves on disk is a memory.Detached, which only
+// memory makes. If one of them is not used up, or a change is not committed, the store ends,
+// because memory and disk differ then. (Clear and DeleteTopic delete all messages of a topic at
+// once and need no Detached for each.)
 package writer
 
 import (
@@ -42,8 +43,8 @@ type Options struct {
 	ClaimLog ClaimLog
 	// Died is called with the topic of each message that dies, with the write lock held.
 	Died func(*topics.Topic)
-	// Tell adds the message that tells of an event (punctual.Settings.Emit) to the transaction of the change. An error of Tell ends
-	// the store.
+	// Tell adds the message that tells of an event (punctual.Settings.Emit) to the transaction of
+	// the change. An error of Tell ends the store.
 	Tell func(*Tx, *topics.Topic, *event.Event) error
 	// Now is the store's clock.
 	Now func() time.Time
@@ -55,10 +56,12 @@ type Options struct {
 
 // ClaimLog is what the writer knows of the claim log. Times are Unix milliseconds.
 type ClaimLog interface {
-	// MarkDurable is called with the number and the time of each transaction that has become durable. All transactions before it are
-	// durable, too, although the calls for some of them may come later.
+	// MarkDurable is called with the number and the time of each transaction that has become
+	// durable. All transactions before it are durable, too, although the calls for some of them may
+	// come later.
 	MarkDurable(txn uint64, ms int64)
-	// KeepClock makes sure that the clock does not start again before a time that is about to be given out.
+	// KeepClock makes sure that the clock does not start again before a time that is about to be
+	// given out.
 	KeepClock(ms int64) error
 }
 
@@ -141,7 +144,8 @@ func (w *Writer) Locked(ctx context.Context, do func(tx *Tx) error) (err error) 
 	return do(tx)
 }
 
-// Do makes one transaction. If do fails the store ends, because a part of the change may have been made in memory already.
+// Do makes one transaction. If do fails the store ends, because a part of the change may have been
+// made in memory already.
 func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 	tx, err := w.Begin(ctx)
 	if err != nil {
@@ -155,9 +159,10 @@ func (w *Writer) Do(ctx context.Context, do func(tx *Tx) error) (err error) {
 	return tx.Commit(ctx)
 }
 
-// StepClock makes a step of the store's clock, and the transaction that records it. step makes the step in memory, by the transaction's
-// number, and returns false if there was none. Because step runs with the write lock held, no transaction is decided by the time
-// before the step and applied after it.
+// StepClock makes a step of the store's clock, and the transaction that records it. step makes the
+// step in memory, by the transaction's number, and returns false if there was none. Because step
+// runs with the write lock held, no transaction is decided by the time before the step and applied
+// after it.
 func (w *Writer) StepClock(ctx context.Context, step func(txn uint64) (record.Step, bool)) (err error) {
 	tx, err := w.Begin(ctx)
 	if err != nil {
@@ -173,12 +178,14 @@ func (w *Writer) StepClock(ctx context.Context, step func(txn uint64) (record.St
 	return tx.Commit(context.WithoutCancel(ctx)) // because the step has happened
 }
 
-// txBytes is the size at which a transaction accepts no further items. It is small because no other transaction can run while a
-// batch is written. Besides, the database handles a batch larger than half of its buffer separately, and panics beyond 4 GiB.
+// txBytes is the size at which a transaction accepts no further items. It is small because no other
+// transaction can run while a batch is written. Besides, the database handles a batch larger than
+// half of its buffer separately, and panics beyond 4 GiB.
 const txBytes = 8 << 20
 
-// Some makes one transaction of the items [from, end), or of fewer when they are large. It returns the index of the next item.
-// After an error next is from, and the error says whether the transaction may have happened.
+// Some makes one transaction of the items [from, end), or of fewer when they are large. It returns
+// the index of the next item. After an error next is from, and the error says whether the
+// transaction may have happened.
 func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i int) error) (next int, err error) {
 	if ctx.Err() != nil {
 		return from, errkind.Ended(ctx)
@@ -198,10 +205,11 @@ func (w *Writer) Some(ctx context.Context, from, end int, item func(tx *Tx, i in
 	return next, nil
 }
 
-// run runs a commit to its end, in a goroutine of its own because the database may hang, or stop the goroutine
-// (failstop.BlockForever). The promises of the store rest on the order of the steps. The write lock is given back before the
-// wait for the fsync, so that the next transaction need not wait for it. Only after the fsync, and after the claim log has
-// recorded the transaction as durable, can its messages be claimed and its callers answer. done is buffered.
+// run runs a commit to its end, in a goroutine of its own because the database may hang, or stop
+// the goroutine (failstop.BlockForever). The promises of the store rest on the order of the steps.
+// The write lock is given back before the wait for the fsync, so that the next transaction need not
+// wait for it. Only after the fsync, and after the claim log has recorded the transaction as
+// durable, can its messages be claimed and its callers answer. done is buffered.
 func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	defer w.commits.Done()
 	defer func() {
@@ -226,9 +234,10 @@ func (w *Writer) run(tx *Tx, expected memory.Expected, done chan<- error) {
 	done <- nil
 }
 
-// Close makes the last transactions and waits for all commits. last fills one of them, and tells whether there is to be another. No
-// other transaction may begin any more. If the store fails while Close waits for the write lock, Close returns. A commit that hangs,
-// or was stopped because the store has failed, makes Close hang.
+// Close makes the last transactions and waits for all commits. last fills one of them, and tells
+// whether there is to be another. No other transaction may begin any more. If the store fails while
+// Close waits for the write lock, Close returns. A commit that hangs, or was stopped because the
+// store has failed, makes Close hang.
 func (w *Writer) Close(last func(tx *Tx) (more bool)) {
 	for more := true; more; {
 		select {

@@ -106,7 +106,8 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	state := failstop.New("store", quiet, time.Minute)
-	// The database is not behind the fail-stop file system, because it is closed here also after the store has failed.
+	// The database is not behind the fail-stop file system, because it is closed here also after
+	// the store has failed.
 	db, err := database.Open("store", database.Options{FS: r.fs, State: state, Log: quiet, Format: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +148,9 @@ func (r *rig) push(ctx context.Context, id string) error {
 // claimable is how many messages a claim would take: those in the window, which are all due.
 func (r *rig) claimable() int { return r.opt.Index.Stats().Window }
 
-// TestOrderOfACommit: a commit applies the transaction, gives the write lock back, waits for the fsync, marks the transaction as
-// durable in the claim log, publishes its messages, and answers. Each step is seen to come after the one before it.
+// TestOrderOfACommit: a commit applies the transaction, gives the write lock back, waits for the
+// fsync, marks the transaction as durable in the claim log, publishes its messages, and answers.
+// Each step is seen to come after the one before it.
 func TestOrderOfACommit(t *testing.T) {
 	r := newRig(t)
 	if err := r.push(t.Context(), "first"); err != nil { // so that there are topic and tokens
@@ -239,7 +241,8 @@ func TestOrderOfACommit(t *testing.T) {
 	}
 }
 
-// TestNobodyWritesBesideACommit: the write lock is held until the transaction is applied, also when that takes a while.
+// TestNobodyWritesBesideACommit: the write lock is held until the transaction is applied, also when
+// that takes a while.
 func TestNobodyWritesBesideACommit(t *testing.T) {
 	r := newRig(t)
 	for i := range 10 {
@@ -270,8 +273,8 @@ func TestNobodyWritesBesideACommit(t *testing.T) {
 	}
 }
 
-// TestAnswersAreDurable: no call that may have seen an applied transaction answers before the fsync of that transaction, also a call
-// that changes nothing.
+// TestAnswersAreDurable: no call that may have seen an applied transaction answers before the fsync
+// of that transaction, also a call that changes nothing.
 func TestAnswersAreDurable(t *testing.T) {
 	r := newRig(t)
 	syncing, released := make(chan struct{}), make(chan struct{})
@@ -345,8 +348,9 @@ func (r *rig) forgetWaiting() {
 	clear(r.durable.waiting)
 }
 
-// TestUnfinishedChangesEndTheStore: however a function leaves its transaction, the write lock is given back. The store ends after an
-// error or a panic of the function, and if memory and disk may differ.
+// TestUnfinishedChangesEndTheStore: however a function leaves its transaction, the write lock is
+// given back. The store ends after an error or a panic of the function, and if memory and disk may
+// differ.
 func TestUnfinishedChangesEndTheStore(t *testing.T) {
 	errRead := errors.New("reading failed")
 	detach := func(tx *Tx) memory.Detached {

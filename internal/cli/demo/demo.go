@@ -1,6 +1,7 @@
-// Package demo is what punctual demo plays: a shop closes the orders that were not paid in time, tells others of it, and makes
-// reports. The story (story.go) uses the library as any program would, the ledger (ledger.go) writes down what happened and
-// checks the promises, and the table (table.go) shows both.
+// Package demo is what punctual demo plays: a shop closes the orders that were not paid in time,
+// tells others of it, and makes reports. The story (story.go) uses the library as any program
+// would, the ledger (ledger.go) writes down what happened and checks the promises, and the table
+// (table.go) shows both.
 package demo
 
 import (
@@ -33,9 +34,10 @@ type Promise struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Play plays the story, which takes about 20 seconds, and returns what came of it. It opens the store twice, because the
-// story closes it in between; the second store must have what the first one stored. Unless live is nil, Play shows there what
-// happens. An error is one of the store, or the reason why ctx ended.
+// Play plays the story, which takes about 20 seconds, and returns what came of it. It opens the
+// store twice, because the story closes it in between; the second store must have what the first
+// one stored. Unless live is nil, Play shows there what happens. An error is one of the store, or
+// the reason why ctx ended.
 func Play(ctx context.Context, open func() (punctual.Store, error), live *term.Output) (*Report, error) {
 	l := newLedger()
 	stop := func() {}

@@ -13,16 +13,18 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// ledger writes down what happened to each order, by the store's clock, and checks afterwards whether the promises were
-// kept. It knows nothing of stores. It is safe for concurrent use.
+// ledger writes down what happened to each order, by the store's clock, and checks afterwards
+// whether the promises were kept. It knows nothing of stores. It is safe for concurrent use.
 type ledger struct {
 	mu      sync.Mutex
 	orders  []*entry          // in order of placing; guarded by mu
 	byID    map[string]*entry // guarded by mu
 	reopens int               // guarded by mu
-	// occurrences are the deliveries of the schedule, in the order in which they came. Guarded by mu.
+	// occurrences are the deliveries of the schedule, in the order in which they came. Guarded by
+	// mu.
 	occurrences []occurrence
-	// others is how late each delivery was that is not in orders: those to the groups and those of the schedule. Guarded by mu.
+	// others is how late each delivery was that is not in orders: those to the groups and those of
+	// the schedule. Guarded by mu.
 	others []time.Duration
 }
 
@@ -66,8 +68,8 @@ func (v visit) succeeded() bool { return v.over && v.err == nil }
 
 func newLedger() *ledger { return &ledger{byID: make(map[string]*entry)} }
 
-// of returns the entry of an order and makes it where there is none, because an order may be delivered before its push has
-// returned. The caller holds mu.
+// of returns the entry of an order and makes it where there is none, because an order may be
+// delivered before its push has returned. The caller holds mu.
 func (l *ledger) of(id string) *entry {
 	e := l.byID[id]
 	if e == nil {
@@ -236,8 +238,8 @@ func movedOnly(e entry) string {
 	return ""
 }
 
-// retriedOnTime allows a retry to be due a millisecond later than failure and backoff say, because the store rounds its clock down for
-// the history and due times up.
+// retriedOnTime allows a retry to be due a millisecond later than failure and backoff say, because
+// the store rounds its clock down for the history and due times up.
 func retriedOnTime(e entry) string {
 	for n := 1; n < len(e.visits); n++ {
 		v := e.visits[n]
@@ -311,7 +313,8 @@ func (l *ledger) checkSchedule() Promise {
 	return p
 }
 
-// checkStory makes sure that all orders were placed, that some were closed, retried and dead, and that the store was opened again.
+// checkStory makes sure that all orders were placed, that some were closed, retried and dead, and
+// that the store was opened again.
 func (l *ledger) checkStory(all []entry) Promise {
 	l.mu.Lock()
 	reopens := l.reopens

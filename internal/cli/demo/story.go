@@ -18,9 +18,11 @@ const (
 	storyTopic = "order.close"
 	// payWithin is how long an order may stay unpaid: 30 minutes in a shop.
 	payWithin = 6 * time.Second
-	// storyMore is how long the extended order may stay unpaid, counted from when it asks for more time.
+	// storyMore is how long the extended order may stay unpaid, counted from when it asks for more
+	// time.
 	storyMore = 10 * time.Second
-	// closedTopic tells of closed orders. Its messages are follow-ups of those of storyTopic, and each group gets a copy.
+	// closedTopic tells of closed orders. Its messages are follow-ups of those of storyTopic, and
+	// each group gets a copy.
 	closedTopic = "order.closed"
 	// closedAfter is how long after an order was closed the groups are told of it.
 	closedAfter = time.Second
@@ -33,8 +35,8 @@ const (
 	// storyAttempts is the limit of attempts of storyTopic.
 	storyAttempts = 3
 
-	// endWait bounds how long the story waits for its last message after its plan. endCheck is how long it waits before it counts
-	// the messages that are left once more.
+	// endWait bounds how long the story waits for its last message after its plan. endCheck is how
+	// long it waits before it counts the messages that are left once more.
 	endWait  = time.Minute
 	endCheck = 100 * time.Millisecond
 
@@ -91,8 +93,8 @@ type step struct {
 	do func(context.Context) error
 }
 
-// story is one run of the demo. Only the goroutine that calls play uses it, except that the handlers, which the worker calls, use
-// the ledger.
+// story is one run of the demo. Only the goroutine that calls play uses it, except that the
+// handlers, which the worker calls, use the ledger.
 type story struct {
 	open   func() (punctual.Store, error)
 	ledger *ledger
@@ -102,7 +104,8 @@ type story struct {
 	worker *worker.Worker
 }
 
-// play plays the story, as a program that uses the library would, and writes down in l what happened.
+// play plays the story, as a program that uses the library would, and writes down in l what
+// happened.
 func play(ctx context.Context, open func() (punctual.Store, error), l *ledger) (err error) {
 	s := &story{open: open, ledger: l}
 	if err := s.begin(ctx); err != nil {
@@ -178,8 +181,8 @@ func tooLate(err error) bool {
 	return errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotFound)
 }
 
-// closeOrder is the handler of storyTopic. It closes an order that was not paid in time; the follow-up that tells the groups of it
-// is stored in one step with the ack.
+// closeOrder is the handler of storyTopic. It closes an order that was not paid in time; the
+// follow-up that tells the groups of it is stored in one step with the ack.
 func (s *story) closeOrder(_ context.Context, o order, d *punctual.Delivery) error {
 	s.ledger.delivered(d)
 	err := fail(o, d.Attempt)
@@ -273,7 +276,8 @@ func (s *story) reopen(ctx context.Context) error {
 	return nil
 }
 
-// end waits until nothing is left to be delivered, for endWait at most, and writes down which orders the store still holds: the dead one.
+// end waits until nothing is left to be delivered, for endWait at most, and writes down which
+// orders the store still holds: the dead one.
 func (s *story) end(ctx context.Context) error {
 	i, err := punctual.As[punctual.Inspector](s.store)
 	if err != nil {
@@ -304,7 +308,8 @@ func (s *story) end(ctx context.Context) error {
 	return nil
 }
 
-// over reports whether nothing is left to be delivered, in any topic but that of the schedule's own messages.
+// over reports whether nothing is left to be delivered, in any topic but that of the schedule's own
+// messages.
 func (s *story) over(ctx context.Context, i punctual.Inspector) (bool, error) {
 	topics, err := i.Topics(ctx)
 	live := slices.ContainsFunc(topics, func(t punctual.TopicStats) bool { return t.Live() > 0 && t.Topic != reportTopic+"@cron" })

@@ -13,13 +13,13 @@ import (
 
 const (
 	repaintEvery = 100 * time.Millisecond
-	// liveWidth is how wide a terminal must be for painting in place, because a table whose lines wrap cannot be painted
-	// over.
+	// liveWidth is how wide a terminal must be for painting in place, because a table whose lines
+	// wrap cannot be painted over.
 	liveWidth = 80
 )
 
-// showLive says what happens and, on a terminal of at least liveWidth columns, paints the table of the orders until the function
-// that it returns is called.
+// showLive says what happens and, on a terminal of at least liveWidth columns, paints the table of
+// the orders until the function that it returns is called.
 func showLive(out *term.Output, l *ledger) (stop func()) {
 	out.Printf("A shop closes orders that are not paid within %v. Orders come in, some are paid, one gets\nmore time, one fails and is retried, one can never be closed. Billing and mail are told of each\nclosed order, and a report is made every %v. This takes about 20 seconds.\n\n", payWithin, storyReportEvery)
 	if !out.IsTerminal() || out.Width() < liveWidth {
@@ -36,7 +36,8 @@ func showLive(out *term.Output, l *ledger) (stop func()) {
 	}
 }
 
-// repaint paints the table over itself until end is closed. At the end it erases the table, because Show prints it once more.
+// repaint paints the table over itself until end is closed. At the end it erases the table, because
+// Show prints it once more.
 func repaint(out *term.Output, l *ledger, end <-chan struct{}) {
 	ticker := time.NewTicker(repaintEvery)
 	defer ticker.Stop()

@@ -8,16 +8,17 @@ import (
 	"github.com/jedib0t/go-pretty/v6/progress"
 )
 
-// Bar shows on a terminal how far a long operation has come. A Bar without a terminal, such as the zero Bar, shows nothing; its
-// Print writes to the Output alone. One goroutine at a time may use a Bar.
+// Bar shows on a terminal how far a long operation has come. A Bar without a terminal, such as the
+// zero Bar, shows nothing; its Print writes to the Output alone. One goroutine at a time may use a
+// Bar.
 type Bar struct {
 	writer  progress.Writer
 	tracker *progress.Tracker
 	done    chan struct{} // closed when the writer's goroutine has ended
 }
 
-// NewBar starts a bar on o, if that is a terminal. A total of 0 means that it is not known, and that no percentage is shown. The
-// caller must call Stop.
+// NewBar starts a bar on o, if that is a terminal. A total of 0 means that it is not known, and
+// that no percentage is shown. The caller must call Stop.
 func NewBar(o *Output, message string, total int64) *Bar {
 	if !o.IsTerminal() {
 		return &Bar{}
@@ -45,7 +46,8 @@ func NewBar(o *Output, message string, total int64) *Bar {
 // Shown tells whether the bar is on a terminal.
 func (b *Bar) Shown() bool { return b.tracker != nil }
 
-// Print writes lines to o. Lines for a terminal appear above the bar, which would otherwise be painted over them.
+// Print writes lines to o. Lines for a terminal appear above the bar, which would otherwise be
+// painted over them.
 func (b *Bar) Print(o *Output, lines []byte) error {
 	if b.tracker == nil || !o.IsTerminal() {
 		_, err := o.Write(lines)
@@ -72,7 +74,8 @@ func (b *Bar) Update(n int64, message string) {
 	}
 }
 
-// Stop leaves the bar on the screen, as done or, after an error, as stopped, and waits for its goroutine.
+// Stop leaves the bar on the screen, as done or, after an error, as stopped, and waits for its
+// goroutine.
 func (b *Bar) Stop(err error) {
 	switch {
 	case b.tracker == nil:

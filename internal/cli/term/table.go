@@ -17,8 +17,8 @@ func (o *Output) Colour(c text.Color, s string) string {
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", int(c), s)
 }
 
-// Table returns an empty table for the output: with lines on a terminal, with bare columns in a pipe. The caller fills,
-// renders and prints it.
+// Table returns an empty table for the output: with lines on a terminal, with bare columns in a
+// pipe. The caller fills, renders and prints it.
 func (o *Output) Table(header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -34,9 +34,10 @@ func (o *Output) Table(header ...any) table.Writer {
 	return t
 }
 
-// Fit cuts texts of a Table on a terminal that is too narrow for it, with an ellipsis, so that each row takes one line. Of the columns
-// given, counted from 1, the widest is cut first, none to less than its header. The other columns, such as those of IDs, which people copy,
-// stay whole, so a row of long ones still takes more than a line.
+// Fit cuts texts of a Table on a terminal that is too narrow for it, with an ellipsis, so that each
+// row takes one line. Of the columns given, counted from 1, the widest is cut first, none to less
+// than its header. The other columns, such as those of IDs, which people copy, stay whole, so a row
+// of long ones still takes more than a line.
 func (o *Output) Fit(header []any, rows [][]any, columns ...int) {
 	if !o.terminal || len(columns) == 0 {
 		return

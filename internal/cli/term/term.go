@@ -1,6 +1,6 @@
-// Package term is what people see of a command: tables, colours, a progress bar, and text that is safe to show. On a
-// terminal tables have lines and words have colours. In a pipe there are bare columns and no colours, for the programs that
-// read them; scripts use the JSON of --json instead.
+// Package term is what people see of a command: tables, colours, a progress bar, and text that is
+// safe to show. On a terminal tables have lines and words have colours. In a pipe there are bare
+// columns and no colours, for the programs that read them; scripts use the JSON of --json instead.
 package term
 
 import (
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is standard output or standard error. Each Write is whole, so that lines of different goroutines do not mix, and
-// the first error is kept, so that a command that prints many lines can look at it once, at its end. It is safe for
-// concurrent use.
+// Output is standard output or standard error. Each Write is whole, so that lines of different
+// goroutines do not mix, and the first error is kept, so that a command that prints many lines can
+// look at it once, at its end. It is safe for concurrent use.
 type Output struct {
 	stream   io.Writer
 	colours  bool
@@ -24,13 +24,14 @@ type Output struct {
 	err error // guarded by mu
 }
 
-// NewOutput returns an Output that writes to stream. With colours it has them where stream is a terminal; callers leave
-// them out when the user set NO_COLOR (no-color.org).
+// NewOutput returns an Output that writes to stream. With colours it has them where stream is a
+// terminal; callers leave them out when the user set NO_COLOR (no-color.org).
 func NewOutput(stream io.Writer, colours bool) *Output {
 	return &Output{stream: stream, colours: colours, terminal: IsTerminal(stream)}
 }
 
-// Write writes p, unless an earlier write has failed. In that case it writes nothing and returns the error of that write.
+// Write writes p, unless an earlier write has failed. In that case it writes nothing and returns
+// the error of that write.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

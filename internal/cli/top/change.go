@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
-// change begins the change that a key stands for, with a question. It does nothing for a key that changes nothing here.
+// change begins the change that a key stands for, with a question. It does nothing for a key that
+// changes nothing here.
 func (t *model) change(name string) {
 	r := t.chosen()
 	if p := t.page(); p.kind == pageMessage {

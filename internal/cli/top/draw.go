@@ -17,7 +17,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// row is a row that can be chosen. topic and id name what keys change when it is chosen, and open is the page that Enter shows.
+// row is a row that can be chosen. topic and id name what keys change when it is chosen, and open
+// is the page that Enter shows.
 type row struct {
 	text      string
 	colour    text.Color // 0 for the usual one
@@ -25,14 +26,16 @@ type row struct {
 	topic, id string
 }
 
-// content is what a page shows between the title and the last lines: fixed lines, and rows that can be chosen.
+// content is what a page shows between the title and the last lines: fixed lines, and rows that can
+// be chosen.
 type content struct {
 	fixed []string
 	rows  []row
 	empty string // stands in place of rows
 }
 
-// paint colours s. bubbletea leaves out the colours that the terminal does not have, or that NO_COLOR forbids.
+// paint colours s. bubbletea leaves out the colours that the terminal does not have, or that
+// NO_COLOR forbids.
 func paint(c text.Color, s string) string {
 	if c == 0 || s == "" {
 		return s
@@ -77,7 +80,8 @@ func (t *model) screen() []string {
 	return append(lines, t.noteLine(), paint(text.Faint, fit("j k move  Enter open  Esc back  g n|t go  / find  ? keys  q quit", t.width)))
 }
 
-// title says which page this is, and when by the store's clock the ready messages of the overview were counted.
+// title says which page this is, and when by the store's clock the ready messages of the overview
+// were counted.
 func (t *model) title() string {
 	p := t.page()
 	name := [...]string{"Now", "Topics", "Topic " + p.topic, "Message " + p.id}[p.kind]
@@ -92,7 +96,8 @@ func (t *model) title() string {
 	return fit(name, t.width-text.StringWidth(asOf)-2) + " " + asOf + " "
 }
 
-// noteLine is what is asked, else what the last action came to, else what is wrong, else which keys may follow g.
+// noteLine is what is asked, else what the last action came to, else what is wrong, else which keys
+// may follow g.
 func (t *model) noteLine() string {
 	switch {
 	case t.asked != nil:
@@ -186,7 +191,8 @@ func (t *model) nowBody() content {
 	return b
 }
 
-// hour draws the next 60 minutes, or those of them for which there is room, as columns, with the number of overdue messages left of them.
+// hour draws the next 60 minutes, or those of them for which there is room, as columns, with the
+// number of overdue messages left of them.
 func (t *model) hour(height int) []string {
 	a := t.o.Minutes.All
 	if a == nil {
@@ -218,7 +224,8 @@ func (t *model) hour(height int) []string {
 	return append(lines, fit(axis.String(), t.width))
 }
 
-// column is the part of a column that lies in a level of a picture of some height. A number above 0 has at least an eighth of a line.
+// column is the part of a column that lies in a level of a picture of some height. A number above 0
+// has at least an eighth of a line.
 func column(n, most int64, height, level int) string {
 	eighths := int(float64(n) / float64(most) * float64(height*8))
 	if n > 0 {
@@ -333,7 +340,8 @@ func (t *model) topicBody(p *page) content {
 	return b
 }
 
-// idWidth is how wide the column of the IDs is: as wide as they are, but not more than leaves room for the times.
+// idWidth is how wide the column of the IDs is: as wide as they are, but not more than leaves room
+// for the times.
 func (t *model) idWidth(p *page) int {
 	widest := 8
 	if p.list != nil {
@@ -396,7 +404,8 @@ func lifeOf(state punctual.State) string {
 	return word(punctual.StateScheduled) + " ──▶ " + word(punctual.StateReady) + " ──▶ " + word(punctual.StateLeased) + " ──▶ done, or " + word(punctual.StateDead)
 }
 
-// history is what has happened to a message and what comes next, line by line, then its headers and body.
+// history is what has happened to a message and what comes next, line by line, then its headers and
+// body.
 func (t *model) history(m punctual.Info) []string {
 	var lines []string
 	row := func(name, format string, args ...any) {

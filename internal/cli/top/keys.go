@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// Keys is what ? shows: keys, and what they do. Most second keys for the same, such as h for Esc, are not among them.
+// Keys is what ? shows: keys, and what they do. Most second keys for the same, such as h for Esc,
+// are not among them.
 func Keys() [][2]string {
 	return [][2]string{
 		{"j k ↓ ↑", "down, up; PgDn PgUp Home End in larger steps"},

@@ -26,7 +26,8 @@ const (
 	pageMessage
 )
 
-// page is what top shows, and which row of it is chosen. Pages lie on a stack, from which Esc takes the top one unless it is the last.
+// page is what top shows, and which row of it is chosen. Pages lie on a stack, from which Esc takes
+// the top one unless it is the last.
 type page struct {
 	kind      pageKind
 	topic, id string
@@ -34,7 +35,8 @@ type page struct {
 	state punctual.State
 	// from is where the list begins in time; zero is no bound.
 	from time.Time
-	// after is the cursor at which the shown part of the list begins. before has the cursors of the parts in front of it.
+	// after is the cursor at which the shown part of the list begins. before has the cursors of the
+	// parts in front of it.
 	after  string
 	before []string
 
@@ -46,7 +48,8 @@ type page struct {
 	err     error
 }
 
-// same reports whether o shows the same message as p, or the same part of the same list, so that an answer for o may be shown on p.
+// same reports whether o shows the same message as p, or the same part of the same list, so that an
+// answer for o may be shown on p.
 func (p *page) same(o page) bool {
 	return p.kind == o.kind && p.topic == o.topic && p.id == o.id && p.state == o.state && p.after == o.after && p.from.Equal(o.from)
 }
@@ -174,7 +177,8 @@ func (t *model) back() {
 	t.load()
 }
 
-// refresh reads the overview, and the list or message of the page, anew. What is being read already is not read twice.
+// refresh reads the overview, and the list or message of the page, anew. What is being read already
+// is not read twice.
 func (t *model) refresh() {
 	if !t.reading {
 		t.reading = true
@@ -189,8 +193,8 @@ func (t *model) refresh() {
 // callTimeout bounds the calls to the store that one key or one page needs, all of them together.
 const callTimeout = 10 * time.Second
 
-// load reads the list or message of the page, if it has one. While such a reading is under way load does nothing, because Update calls
-// it again when that reading was for another page.
+// load reads the list or message of the page, if it has one. While such a reading is under way load
+// does nothing, because Update calls it again when that reading was for another page.
 func (t *model) load() {
 	p := *t.page()
 	if t.loading || p.kind != pageTopic && p.kind != pageMessage {
@@ -272,7 +276,8 @@ func failed(what string, err error) string {
 	return term.OneLine(what+": "+err.Error(), 200)
 }
 
-// consumersLine says in a few words how many leases the consumers of a topic hold, and how many of their claims wait.
+// consumersLine says in a few words how many leases the consumers of a topic hold, and how many of
+// their claims wait.
 func consumersLine(all storekit.Consumers) string {
 	all = all.First(0)
 	line := fmt.Sprintf("%d leases held, %d claims wait", all.Others.Leases, all.Others.Waiting)

@@ -1,6 +1,7 @@
-// Package top is what punctual top shows: a store, live on a terminal. The model (model.go) holds what is shown and where the
-// user stands in it; keys.go says what each key does, change.go what it changes after a question, and draw.go draws the
-// screen. bubbletea calls the model from one goroutine; what takes long runs beside it and comes back as a message.
+// Package top is what punctual top shows: a store, live on a terminal. The model (model.go) holds
+// what is shown and where the user stands in it; keys.go says what each key does, change.go what it
+// changes after a question, and draw.go draws the screen. bubbletea calls the model from one
+// goroutine; what takes long runs beside it and comes back as a message.
 package top
 
 import (
@@ -18,9 +19,11 @@ import (
 	"github.com/punctualmq/punctual/internal/overview"
 )
 
-// Options are the terminal on which Run shows a store, and how it writes and reads times. All of them are needed.
+// Options are the terminal on which Run shows a store, and how it writes and reads times. All of
+// them are needed.
 type Options struct {
-	// In and Out are the terminal, Environ what the environment says about it, such as TERM and NO_COLOR.
+	// In and Out are the terminal, Environ what the environment says about it, such as TERM and
+	// NO_COLOR.
 	In      io.Reader
 	Out     *os.File
 	Environ []string
@@ -30,8 +33,8 @@ type Options struct {
 	ReadTime func(string) (time.Time, error)
 }
 
-// Run shows the store until the user leaves it, or until ctx ends; it then returns the cause of that. While Run runs, nothing else
-// may write to the terminal.
+// Run shows the store until the user leaves it, or until ctx ends; it then returns the cause of
+// that. While Run runs, nothing else may write to the terminal.
 func Run(ctx context.Context, i punctual.Inspector, s punctual.Store, o Options) (err error) {
 	r, err := overview.New(s, &overview.Options{Zone: o.Zone})
 	if err != nil {
@@ -58,7 +61,8 @@ func Run(ctx context.Context, i punctual.Inspector, s punctual.Store, o Options)
 	return nil
 }
 
-// interval is how often top reads the store. The reader itself reads less often when a reading takes long.
+// interval is how often top reads the store. The reader itself reads less often when a reading
+// takes long.
 const interval = time.Second
 
 // tickEach calls f at once, and again whenever the time each has passed, until ctx ends.

@@ -109,7 +109,8 @@ func (s *screenOf) reread() {
 	s.send(tickMsg{})
 }
 
-// typed types keys. The name of a key, such as enter, is that key; of any other text each character is a key.
+// typed types keys. The name of a key, such as enter, is that key; of any other text each character
+// is a key.
 func (s *screenOf) typed(keys ...string) *screenOf {
 	s.r.t.Helper()
 	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "down": tea.KeyDown}
@@ -154,7 +155,8 @@ func (s *screenOf) hides(texts ...string) *screenOf {
 	return s
 }
 
-// fits fails the test unless the screen has as many lines as the terminal, none of them wider than it.
+// fits fails the test unless the screen has as many lines as the terminal, none of them wider than
+// it.
 func (s *screenOf) fits() {
 	s.r.t.Helper()
 	lines := strings.Split(s.text(), "\n")
@@ -204,7 +206,8 @@ func TestTopWalksToAMessage(t *testing.T) {
 	s.typed("esc", "j", "enter").shows("Message second").typed("esc", "esc").shows(" Topics ")
 }
 
-// The page of a topic says how many leases its consumers hold and how many claims wait, where the store knows.
+// The page of a topic says how many leases its consumers hold and how many claims wait, where the
+// store knows.
 func TestTopShowsConsumers(t *testing.T) {
 	r := newRig(t)
 	r.pushed1("t", "a", "x", time.Hour)
@@ -217,7 +220,8 @@ func TestTopShowsConsumers(t *testing.T) {
 	r.top().typed("g", "t", "enter").shows("no consumers")
 }
 
-// A message is cancelled, rescheduled or requeued once the question about it is answered with yes. The answer no leaves it as it is.
+// A message is cancelled, rescheduled or requeued once the question about it is answered with yes.
+// The answer no leaves it as it is.
 func TestTopChangesAfterAQuestion(t *testing.T) {
 	r := newRig(t)
 	r.pushed1("t", "a", "x", time.Hour)
@@ -277,7 +281,8 @@ func TestTopListsInParts(t *testing.T) {
 	s.typed("gt", "enter").shows("m000").typed("end").shows("m023", "] shows more").typed("]").shows("m024").hides("m023").typed("]", "[", "[").shows("m000")
 }
 
-// While an ID is typed, letters are a part of it and not keys, so q leaves top only when no ID is typed.
+// While an ID is typed, letters are a part of it and not keys, so q leaves top only when no ID is
+// typed.
 func TestTopLeaves(t *testing.T) {
 	s := newRig(t).top()
 	if s.typed("/", "q", "g", "c").shows("ID: qgc"); s.leave {
@@ -303,7 +308,8 @@ func TestTopShowsOldValues(t *testing.T) {
 	s.typed("gt", "enter").shows("list: ")
 }
 
-// On terminals of several sizes the screen fits, also with long names, wide characters and control characters in messages.
+// On terminals of several sizes the screen fits, also with long names, wide characters and control
+// characters in messages.
 func TestTopFits(t *testing.T) {
 	r := newRig(t)
 	long := strings.Repeat("世界 ", 200)

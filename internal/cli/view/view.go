@@ -15,7 +15,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Mark returns the character and the colour of a severity. The characters differ, for those who see no colours.
+// Mark returns the character and the colour of a severity. The characters differ, for those who see
+// no colours.
 func Mark(s storekit.Severity) (string, text.Color) {
 	switch s {
 	case storekit.SeverityGood:
@@ -39,7 +40,8 @@ func PausedWord(s punctual.Settings) string {
 	return "-"
 }
 
-// BodyText returns a body for people, or a remark in place of a body that is not text. With --json commands print the exact bytes.
+// BodyText returns a body for people, or a remark in place of a body that is not text. With --json
+// commands print the exact bytes.
 func BodyText(body []byte) string {
 	if utf8.Valid(body) {
 		return string(body)
@@ -47,7 +49,8 @@ func BodyText(body []byte) string {
 	return fmt.Sprintf("(%d bytes that are not text: see --json)", len(body))
 }
 
-// Bar draws n as a bar, at a scale at which most fills room columns. A number above 0 has at least an eighth of a column.
+// Bar draws n as a bar, at a scale at which most fills room columns. A number above 0 has at least
+// an eighth of a column.
 func Bar(n, most int64, room int) string {
 	if n <= 0 {
 		return ""
@@ -89,13 +92,15 @@ func Consumers(ctx context.Context, s punctual.Store, topic string) (storekit.Co
 	return all, err
 }
 
-// Refused tells whether err is the answer to a change that was refused because of what the message is, which Explain
-// explains: it is not there, it is leased, it is not dead, or it has changed. Any other error is a failure.
+// Refused tells whether err is the answer to a change that was refused because of what the message
+// is, which Explain explains: it is not there, it is leased, it is not dead, or it has changed. Any
+// other error is a failure.
 func Refused(err error) bool {
 	return errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrLeased) || errors.Is(err, punctual.ErrNotDead) || errors.Is(err, punctual.ErrChanged)
 }
 
-// Explain says what it means that change c of a message was refused with err, and what to do instead.
+// Explain says what it means that change c of a message was refused with err, and what to do
+// instead.
 func Explain(err error, c punctual.Change) string {
 	switch {
 	case errors.Is(err, punctual.ErrLeased):

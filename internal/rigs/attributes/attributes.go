@@ -1,5 +1,5 @@
-// Package attributesrig has a value for every attribute of messages, so that the tests of each place that hands attributes on fail when
-// an attribute is added and that place does not have it.
+// Package attributesrig has a value for every attribute of messages, so that the tests of each
+// place that hands attributes on fail when an attribute is added and that place does not have it.
 package attributesrig
 
 import (

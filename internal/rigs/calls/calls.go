@@ -1,6 +1,6 @@
-// Package calls has a store that records its calls, and checks with it that a store which wraps another one hands every call
-// on. The methods are those that punctual.Store has, found by reflection, so that a new one is checked as soon as Store in this
-// package has it.
+// Package calls has a store that records its calls, and checks with it that a store which wraps
+// another one hands every call on. The methods are those that punctual.Store has, found by
+// reflection, so that a new one is checked as soon as Store in this package has it.
 package calls
 
 import (
@@ -21,8 +21,8 @@ type Call struct {
 	Args []any
 }
 
-// Store records its calls and answers each at once with a result for each item. It stores nothing. All methods are safe for
-// concurrent use.
+// Store records its calls and answers each at once with a result for each item. It stores nothing.
+// All methods are safe for concurrent use.
 type Store struct {
 	// Errs are the errors of the methods that fail.
 	Errs map[string]error
@@ -129,7 +129,8 @@ func Methods() []Method {
 	return ms
 }
 
-// Call calls the method of s. The error is the last result of the method, and results are those before.
+// Call calls the method of s. The error is the last result of the method, and results are those
+// before.
 func (m Method) Call(ctx context.Context, s punctual.Store) (results []any, err error) {
 	f := reflect.ValueOf(s).MethodByName(m.Name)
 	var in []reflect.Value
@@ -147,7 +148,8 @@ func (m Method) Call(ctx context.Context, s punctual.Store) (results []any, err 
 	return results, err
 }
 
-// sample returns a value of the type in which nothing is zero, so that a wrapper which drops a part of a call is noticed.
+// sample returns a value of the type in which nothing is zero, so that a wrapper which drops a part
+// of a call is noticed.
 func sample(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	switch {
@@ -176,8 +178,9 @@ func sample(t reflect.Type) reflect.Value {
 	return v
 }
 
-// PassOn calls every method of wrappers that wrap makes over a Store. It fails the test unless the Store below gets the call
-// once with the same arguments, and the caller the results of the Store, or its error.
+// PassOn calls every method of wrappers that wrap makes over a Store. It fails the test unless the
+// Store below gets the call once with the same arguments, and the caller the results of the Store,
+// or its error.
 func PassOn(t *testing.T, wrap func(below punctual.Store) punctual.Store) {
 	t.Helper()
 	for _, m := range Methods() {
@@ -198,8 +201,8 @@ func PassOn(t *testing.T, wrap func(below punctual.Store) punctual.Store) {
 	}
 }
 
-// EachWithContext calls each method of a store that takes a context, with ctx and zero values for the other arguments, and returns the errors
-// by the names of the methods.
+// EachWithContext calls each method of a store that takes a context, with ctx and zero values for
+// the other arguments, and returns the errors by the names of the methods.
 func EachWithContext(ctx context.Context, s punctual.Store) map[string]error {
 	v, errs := reflect.ValueOf(s), make(map[string]error)
 	for i := range v.NumMethod() {

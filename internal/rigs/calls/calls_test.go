@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// TestMethods: every method of punctual.Store is there and is called once, and the arguments of Claim, for one, have a topic, a
-// number of messages and a wait.
+// TestMethods: every method of punctual.Store is there and is called once, and the arguments of
+// Claim, for one, have a topic, a number of messages and a wait.
 func TestMethods(t *testing.T) {
 	var names []string
 	for _, m := range Methods() {

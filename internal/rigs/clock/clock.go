@@ -12,13 +12,15 @@ import (
 	"time"
 )
 
-// source is a library that stands between a server and the system's clock. (libfaketime does not go with jemalloc.)
+// source is a library that stands between a server and the system's clock. (libfaketime does not go
+// with jemalloc.)
 //
 //go:embed testdata/shift.c
 var source []byte
 
-// Variables returns variables of the environment with which a server's clock is the one that Shift sets. The files are in dir, which the
-// server must be able to read. It skips the test where there is no C compiler.
+// Variables returns variables of the environment with which a server's clock is the one that Shift
+// sets. The files are in dir, which the server must be able to read. It skips the test where there
+// is no C compiler.
 func Variables(t testing.TB, dir string) []string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -38,8 +40,8 @@ func Variables(t testing.TB, dir string) []string {
 	return []string{"LD_PRELOAD=" + library, "PUNCTUAL_CLOCK_SHIFT=" + file(dir)}
 }
 
-// Shift sets the clock of the server with files in dir so far ahead of the machine's, or behind it. It writes in place,
-// because the library has the file in its memory.
+// Shift sets the clock of the server with files in dir so far ahead of the machine's, or behind it.
+// It writes in place, because the library has the file in its memory.
 func Shift(dir string, d time.Duration) error {
 	f, err := os.OpenFile(file(dir), os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package familyrig has a store for tests of follow-ups that reaches only a family of topics in one step, as a store does whose
-// topics lie on different servers.
+// Package familyrig has a store for tests of follow-ups that reaches only a family of topics in one
+// step, as a store does whose topics lie on different servers.
 package familyrig
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Store is a store over another one, which itself reaches all topics. Store refuses follow-ups in another family or another
-// partition with ErrUnsupported.
-// All methods are safe for concurrent use.
+// Store is a store over another one, which itself reaches all topics. Store refuses follow-ups in
+// another family or another partition with ErrUnsupported. All methods are safe for concurrent use.
 type Store struct {
 	store punctual.Store
 	// partitions is into how many the topics are divided, as far as follow-ups are concerned.
 	partitions uint32
-	// silent stores do not tell which follow-ups are within reach (Reaches); their Abilities say storekit.ReachFamily as those of others do.
+	// silent stores do not tell which follow-ups are within reach (Reaches); their Abilities say
+	// storekit.ReachFamily as those of others do.
 	silent bool
 
 	mu sync.Mutex
@@ -28,8 +28,8 @@ type Store struct {
 	refused int
 }
 
-// New returns a Store over s whose topics have so many partitions. A silent one does not tell beforehand what it reaches, so
-// that its callers have to try.
+// New returns a Store over s whose topics have so many partitions. A silent one does not tell
+// beforehand what it reaches, so that its callers have to try.
 func New(s punctual.Store, partitions int, silent bool) *Store {
 	return &Store{store: s, partitions: uint32(partitions), silent: silent}
 }

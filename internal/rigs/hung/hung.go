@@ -1,4 +1,5 @@
-// Package hungrig has a store for tests of isolation (P14): the calls for one topic hang, those for others do not.
+// Package hungrig has a store for tests of isolation (P14): the calls for one topic hang, those for
+// others do not.
 package hungrig
 
 import (
@@ -15,8 +16,9 @@ import (
 // Topic is the topic whose calls hang.
 const Topic = "hung"
 
-// Store is a store in which some calls for Topic hang, as if the topic were on a node that does not answer. Such a
-// call returns when its caller leaves or the test calls Mend. All methods are safe for concurrent use.
+// Store is a store in which some calls for Topic hang, as if the topic were on a node that does not
+// answer. Such a call returns when its caller leaves or the test calls Mend. All methods are safe
+// for concurrent use.
 //
 // Store has no Unwrap, so that no call for Topic can go past it.
 type Store struct {
@@ -29,7 +31,8 @@ type Store struct {
 	hanging int
 }
 
-// New returns a Store over s in which the named operations hang: "push", "amend", "claim", or the name of a verb.
+// New returns a Store over s in which the named operations hang: "push", "amend", "claim", or the
+// name of a verb.
 func New(s punctual.Store, ops ...string) *Store {
 	return &Store{store: s, ops: ops, mended: make(chan struct{})}
 }

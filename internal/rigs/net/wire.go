@@ -12,9 +12,9 @@ import (
 // startTimeout bounds how long a test waits for something to happen; it only bounds hangs.
 const startTimeout = time.Minute
 
-// Wire carries bytes between those who connect to it and a server. Either direction can be cut for all connections.
-// What is sent during a cut arrives when the cut ends, as TCP sends it again. It arrives even if its sender has given
-// up by then.
+// Wire carries bytes between those who connect to it and a server. Either direction can be cut for
+// all connections. What is sent during a cut arrives when the cut ends, as TCP sends it again. It
+// arrives even if its sender has given up by then.
 type Wire struct {
 	// Addr is the host and port for clients and replicas, in place of the server's.
 	Addr string
@@ -29,7 +29,8 @@ type Wire struct {
 	cuts  [2]chan struct{}     // guarded by mu: closed at the end of a cut, by direction; nil when there is none
 	held  [2]map[*carrier]bool // guarded by mu: who has something to carry that a cut holds up
 	moved [2]chan struct{}     // guarded by mu: closed when held or lost grows
-	// carriers are all that were ever made, and lost counts those of forgotten connections that had something to carry.
+	// carriers are all that were ever made, and lost counts those of forgotten connections that had
+	// something to carry.
 	carriers []*carrier // guarded by mu
 	lost     [2]int     // guarded by mu
 }
@@ -88,8 +89,9 @@ func (w *Wire) Mend(d Direction) {
 	}
 }
 
-// Forget has a connection carry nothing any more, and neither side learn of that, as when a router between them was replaced. port is the
-// one from which the wire connected to the server, so the server knows the connection by it. Forget reports whether there is one.
+// Forget has a connection carry nothing any more, and neither side learn of that, as when a router
+// between them was replaced. port is the one from which the wire connected to the server, so the
+// server knows the connection by it. Forget reports whether there is one.
 func (w *Wire) Forget(port int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +113,8 @@ func (c *carrier) portAtServer() int {
 	return back.LocalAddr().(*net.TCPAddr).Port
 }
 
-// AwaitLost returns when so many forgotten connections have lost something in a direction since the wire was started.
+// AwaitLost returns when so many forgotten connections have lost something in a direction since the
+// wire was started.
 func (w *Wire) AwaitLost(t testing.TB, d Direction, n int) {
 	t.Helper()
 	w.await(t, d, n, "have lost something", func() int { return w.lost[d] })
@@ -173,7 +176,8 @@ func (w *Wire) add(front, back net.Conn) {
 	}
 }
 
-// carry carries bytes until one side has closed, which the other one learns behind all that was sent.
+// carry carries bytes until one side has closed, which the other one learns behind all that was
+// sent.
 func (w *Wire) carry(c *carrier) {
 	defer c.to.Close()
 	piece := make([]byte, 64<<10)
@@ -193,7 +197,8 @@ func (w *Wire) carry(c *carrier) {
 	}
 }
 
-// passes waits until the direction of a carrier is not cut; it tells whether the wire is there still.
+// passes waits until the direction of a carrier is not cut; it tells whether the wire is there
+// still.
 func (w *Wire) passes(c *carrier) bool {
 	for {
 		w.mu.Lock()

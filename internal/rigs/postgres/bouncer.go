@@ -25,8 +25,8 @@ type Bouncer struct {
 	done <-chan struct{} // closed when the process has ended
 }
 
-// StartBouncer starts a pgbouncer in front of a server for one test. It pools by the transaction; settings
-// such as "pool_mode=session" win. Whoever connects is postgres.
+// StartBouncer starts a pgbouncer in front of a server for one test. It pools by the transaction;
+// settings such as "pool_mode=session" win. Whoever connects is postgres.
 func StartBouncer(t testing.TB, s *Server, settings ...string) *Bouncer {
 	t.Helper()
 	b, err := launchBouncer(Folder(t), s, settings)

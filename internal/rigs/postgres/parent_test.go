@@ -16,7 +16,8 @@ import (
 // holderVariable tells a test binary that it is one which another test kills.
 const holderVariable = "PUNCTUAL_PGTEST_HOLDER"
 
-// TestHolder is the test that is under way in a binary which TestServersEndWithTheirBinary kills; by itself it does nothing.
+// TestHolder is the test that is under way in a binary which TestServersEndWithTheirBinary kills;
+// by itself it does nothing.
 func TestHolder(t *testing.T) {
 	if os.Getenv(holderVariable) == "" {
 		t.Skip("this is a child process of TestServersEndWithTheirBinary")
@@ -38,7 +39,8 @@ func TestHolder(t *testing.T) {
 	select {} // until it is killed
 }
 
-// Servers do not outlive a test binary that is killed: the one for all tests of a package, that of one test, and a pooler.
+// Servers do not outlive a test binary that is killed: the one for all tests of a package, that of
+// one test, and a pooler.
 func TestServersEndWithTheirBinary(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestHolder$")
 	cmd.Env = append(os.Environ(), holderVariable+"=1")

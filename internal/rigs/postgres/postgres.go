@@ -1,5 +1,5 @@
-// Package pgrig starts real PostgreSQL servers for tests and benchmarks, on loopback, each with a folder of
-// its own, and ends them.
+// Package pgrig starts real PostgreSQL servers for tests and benchmarks, on loopback, each with a
+// folder of its own, and ends them.
 package pgrig
 
 import (
@@ -37,8 +37,9 @@ type Server struct {
 	done   <-chan struct{} // closed when the first process of the server has ended
 }
 
-// Start starts a server for one test, which listens at one address of loopback alone. Its other settings are PostgreSQL's own but for
-// those given, such as "fsync=off". It takes well under a second in a package whose TestMain calls Run, and some two seconds elsewhere.
+// Start starts a server for one test, which listens at one address of loopback alone. Its other
+// settings are PostgreSQL's own but for those given, such as "fsync=off". It takes well under a
+// second in a package whose TestMain calls Run, and some two seconds elsewhere.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := launch(Folder(t), settings)
@@ -49,7 +50,8 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// StartAnew is Start for a server with a system identifier of its own. The others are copies of one data directory, so they share theirs.
+// StartAnew is Start for a server with a system identifier of its own. The others are copies of one
+// data directory, so they share theirs.
 func StartAnew(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	folder := Folder(t)
@@ -72,8 +74,8 @@ func StartAnew(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// StartIn is Start with the files in a folder of the caller's, say on a small disk. The folder becomes the
-// property of the account that the server runs under.
+// StartIn is Start with the files in a folder of the caller's, say on a small disk. The folder
+// becomes the property of the account that the server runs under.
 func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	t.Helper()
 	s, err := launch(folder, settings)
@@ -84,8 +86,8 @@ func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	return s
 }
 
-// Folder makes a folder for one test in a place that the account of the servers can reach. They cannot reach the t.TempDir of
-// root.
+// Folder makes a folder for one test in a place that the account of the servers can reach. They
+// cannot reach the t.TempDir of root.
 func Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgrig-")
@@ -115,9 +117,10 @@ func (s *Server) killAtEnd(t testing.TB) {
 // elsewhere it is empty, and each server makes its own.
 var template string
 
-// Run is for a TestMain. It runs the tests of a package with one server for all of them, and returns the exit code.
-// It puts that server, which runs with the settings given, into shared. leaks looks for goroutines that are left
-// when all tests have passed. tests is the *testing.M, or what runs it with more around it.
+// Run is for a TestMain. It runs the tests of a package with one server for all of them, and
+// returns the exit code. It puts that server, which runs with the settings given, into shared.
+// leaks looks for goroutines that are left when all tests have passed. tests is the *testing.M, or
+// what runs it with more around it.
 func Run(tests interface{ Run() int }, shared **Server, leaks func() error, settings ...string) int {
 	code, err := run(tests, shared, settings)
 	if err == nil && code == 0 {
@@ -164,7 +167,8 @@ func makeTemplate(dir string) (string, error) {
 	return data, sys.initdb(dir, data)
 }
 
-// Launch is StartIn for programs that are no tests. The caller ends the server with Kill, and removes the folder.
+// Launch is StartIn for programs that are no tests. The caller ends the server with Kill, and
+// removes the folder.
 func Launch(folder string, settings ...string) (*Server, error) { return launch(folder, settings) }
 
 // launch starts a server with its files in folder.
@@ -213,8 +217,8 @@ func launchData(sys system, data string, settings []string) (*Server, error) {
 	}
 }
 
-// addSettings puts settings of the form name=value behind those that postgresql.conf has. ALTER SYSTEM
-// still goes before them.
+// addSettings puts settings of the form name=value behind those that postgresql.conf has. ALTER
+// SYSTEM still goes before them.
 func addSettings(data string, settings []string) error {
 	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -235,8 +239,8 @@ func addSettings(data string, settings []string) error {
 // quoted is a string literal of SQL and of configuration files.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// Restart starts a server that has ended, on the same port and with the same files. It returns when the
-// server takes connections.
+// Restart starts a server that has ended, on the same port and with the same files. It returns when
+// the server takes connections.
 func (s *Server) Restart() error {
 	log, err := os.OpenFile(s.logPath(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -290,7 +294,8 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// URL names a database of the server, for pgx and the command line. A new server has the database "postgres".
+// URL names a database of the server, for pgx and the command line. A new server has the database
+// "postgres".
 func (s *Server) URL(database string) string {
 	return "postgres://postgres@" + s.Addr + "/" + database + "?sslmode=disable"
 }
@@ -313,8 +318,9 @@ func (s *Server) Database(t testing.TB) string {
 	return s.URL(name)
 }
 
-// Do carries out statements in the database "postgres", each in a transaction of its own. It returns the rows,
-// one a line, with | between the columns. It is for steering servers, not for data.
+// Do carries out statements in the database "postgres", each in a transaction of its own. It
+// returns the rows, one a line, with | between the columns. It is for steering servers, not for
+// data.
 func (s *Server) Do(statements ...string) (string, error) {
 	args := []string{"-XAtq", "-v", "ON_ERROR_STOP=1", "-d", s.URL("postgres")}
 	for _, one := range statements {
@@ -338,7 +344,8 @@ func (s *Server) ended() bool {
 	}
 }
 
-// Stop shuts the server down in order: it ends its connections, rolls back what was open and writes a checkpoint.
+// Stop shuts the server down in order: it ends its connections, rolls back what was open and writes
+// a checkpoint.
 func (s *Server) Stop() error { return s.shutDown(syscall.SIGINT) }
 
 // StopImmediately has the server end at once without a checkpoint, so that the next start recovers.
@@ -359,8 +366,8 @@ func (s *Server) shutDown(signal syscall.Signal) error {
 	}
 }
 
-// Kill ends all processes of the server as kill -9 does. It returns when they have ended, at once if the
-// server has already.
+// Kill ends all processes of the server as kill -9 does. It returns when they have ended, at once
+// if the server has already.
 func (s *Server) Kill() error {
 	if s.ended() {
 		return nil
@@ -419,7 +426,8 @@ func (s *Server) halt() ([]int, error) {
 	return append(pids, others...), errors.Join(err, listing)
 }
 
-// CPU is the processor time that the server has used since its last start, that of connections that have ended included.
+// CPU is the processor time that the server has used since its last start, that of connections that
+// have ended included.
 func (s *Server) CPU() (time.Duration, error) {
 	first := s.cmd.Process.Pid
 	pids, err := children(first)
@@ -433,9 +441,9 @@ func (s *Server) CPU() (time.Duration, error) {
 	return used, nil
 }
 
-// freeAddr returns an address of loopback that nobody listens on at this moment. Where the system allows it, its
-// host is drawn from nearly all of 127/8. So what was meant for a server that has ended hardly ever reaches
-// another test's.
+// freeAddr returns an address of loopback that nobody listens on at this moment. Where the system
+// allows it, its host is drawn from nearly all of 127/8. So what was meant for a server that has
+// ended hardly ever reaches another test's.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {

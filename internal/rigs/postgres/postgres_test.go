@@ -91,8 +91,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// A replica gets what its primary commits, and takes changes of its own once it is promoted, while the old primary is
-// still up.
+// A replica gets what its primary commits, and takes changes of its own once it is promoted, while
+// the old primary is still up.
 func TestReplica(t *testing.T) {
 	primary := Start(t)
 	replica := StartReplica(t, primary, "work_mem=9MB")
@@ -114,7 +114,8 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// A client that connects through pgbouncer is postgres, and a pgbouncer that was killed does not answer.
+// A client that connects through pgbouncer is postgres, and a pgbouncer that was killed does not
+// answer.
 func TestBouncer(t *testing.T) {
 	b := StartBouncer(t, shared)
 	through := &Server{Addr: b.Addr, Dir: shared.Dir, system: shared.system}
@@ -160,8 +161,8 @@ func TestServersAlone(t *testing.T) {
 	}
 }
 
-// When the server's programs are missing, the error names the variable that named their folder. When a server does not start, the error
-// has the server's own words.
+// When the server's programs are missing, the error names the variable that named their folder.
+// When a server does not start, the error has the server's own words.
 func TestMissing(t *testing.T) {
 	t.Run("programs", func(t *testing.T) {
 		t.Setenv(binVariable, t.TempDir())

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// StartReplica starts a hot standby of another server for one test. It returns when changes stream to it. It has the
-// settings of its primary but for those given.
+// StartReplica starts a hot standby of another server for one test. It returns when changes stream
+// to it. It has the settings of its primary but for those given.
 func StartReplica(t testing.TB, primary *Server, settings ...string) *Server {
 	t.Helper()
 	s, err := launchReplica(Folder(t), primary, settings)
@@ -54,8 +54,9 @@ func launchReplica(folder string, primary *Server, settings []string) (*Server, 
 	return s, nil
 }
 
-// copyTo makes the data directory of a replica by a backup in SQL, because a pg_basebackup of an older version refuses a newer
-// server. The start and the stop of the backup must come over one connection.
+// copyTo makes the data directory of a replica by a backup in SQL, because a pg_basebackup of an
+// older version refuses a newer server. The start and the stop of the backup must come over one
+// connection.
 func (s *Server) copyTo(data, from string) error {
 	begin, end := "pg_backup_start('replica', true)", "pg_backup_stop(false)"
 	number, err := s.Do("show server_version_num")
@@ -65,7 +66,8 @@ func (s *Server) copyTo(data, from string) error {
 	if n, err := strconv.Atoi(number); err != nil || n < 150000 {
 		begin, end = "pg_start_backup('replica', true, false)", "pg_stop_backup(false, false)"
 	}
-	// Files come and go in a running server, so cp may miss one; the server replays what became of it.
+	// Files come and go in a running server, so cp may miss one; the server replays what became of
+	// it.
 	out, err := s.Do("select "+begin+" is not null", `\! cp -Rp `+s.Dir+" "+data+` 2>/dev/null || true`, "select labelfile from "+end)
 	if err != nil {
 		return err
@@ -99,7 +101,8 @@ func (s *Server) awaitStream(primary *Server) error {
 	return fmt.Errorf("waited %v in vain until the server at %s follows the one at %s; its log says: %s", startTimeout, s.Addr, primary.Addr, s.Log())
 }
 
-// Promote makes a replica a primary, whatever its former primary does. It returns when it takes changes.
+// Promote makes a replica a primary, whatever its former primary does. It returns when it takes
+// changes.
 func (s *Server) Promote() error {
 	done, err := s.Do(fmt.Sprintf("select pg_promote(true, %d)", int(startTimeout.Seconds())))
 	if err == nil && done != "t" {

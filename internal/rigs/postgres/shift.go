@@ -9,7 +9,8 @@ import (
 	clockrig "github.com/punctualmq/punctual/internal/rigs/clock"
 )
 
-// StartShifted is Start for a server whose clock Shift sets. It skips the test where there is no C compiler.
+// StartShifted is Start for a server whose clock Shift sets. It skips the test where there is no C
+// compiler.
 func StartShifted(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	sys, err := findSystem()

@@ -17,20 +17,24 @@ import (
 // remedy is what to do when a program is missing.
 const remedy = "apt-get install postgresql pgbouncer (or: make deps)"
 
-// binVariable names the variable that holds the folder of another PostgreSQL's programs, to test that version.
+// binVariable names the variable that holds the folder of another PostgreSQL's programs, to test
+// that version.
 const binVariable = "PUNCTUAL_POSTGRES_BIN"
 
 // system is where the programs are, and under whose account they run.
 type system struct {
 	bin string
-	// clients is the folder of psql where bin has none: a folder of servers alone, of whatever version.
+	// clients is the folder of psql where bin has none: a folder of servers alone, of whatever
+	// version.
 	clients string
-	// account is that of an ordinary user where the test is root, whom PostgreSQL refuses; nil is that of the test.
+	// account is that of an ordinary user where the test is root, whom PostgreSQL refuses; nil is
+	// that of the test.
 	account *syscall.Credential
 	env     []string // more variables for programs
 }
 
-// findSystem looks for the programs in the folder that the variable names, in PATH and where Debian has them.
+// findSystem looks for the programs in the folder that the variable names, in PATH and where Debian
+// has them.
 func findSystem() (system, error) {
 	account, err := ordinaryUser()
 	if err != nil {
@@ -71,7 +75,8 @@ func findInstalled() (string, error) {
 	return slices.MaxFunc(dirs, func(a, b string) int { return version(a) - version(b) }), nil
 }
 
-// Version is that of the programs that Start and Launch use, as in "15.18 (Debian 15.18-0+deb12u1)".
+// Version is that of the programs that Start and Launch use, as in "15.18 (Debian
+// 15.18-0+deb12u1)".
 func Version() (string, error) {
 	sys, err := findSystem()
 	if err != nil {
@@ -135,8 +140,8 @@ func (sys system) command(dir, program string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
-	// A variable such as PGDATABASE would decide what the arguments leave open. LC_ALL=C stands in place of the user's language,
-	// because tests read the messages.
+	// A variable such as PGDATABASE would decide what the arguments leave open. LC_ALL=C stands in
+	// place of the user's language, because tests read the messages.
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "LC_") }), "LC_ALL=C")
 	cmd.Env = append(cmd.Env, sys.env...)
 	if sys.account != nil {
@@ -213,8 +218,9 @@ func status(pid int) (state string, parent int) {
 	return fields[0], parent
 }
 
-// processorTime is what a process has used: utime and stime, in hundredths of a second. On request it adds that of the children that
-// the process has waited for: cutime and cstime. It is 0 when the process is gone.
+// processorTime is what a process has used: utime and stime, in hundredths of a second. On request
+// it adds that of the children that the process has waited for: cutime and cstime. It is 0 when the
+// process is gone.
 func processorTime(pid int, withChildren bool) time.Duration {
 	fields := statusFields(pid)
 	if len(fields) < 15 {
@@ -233,7 +239,8 @@ func processorTime(pid int, withChildren bool) time.Duration {
 	return used
 }
 
-// runs reports whether a process has not ended. A zombie, which nobody has waited for yet, has ended.
+// runs reports whether a process has not ended. A zombie, which nobody has waited for yet, has
+// ended.
 func runs(pid int) bool {
 	state, _ := status(pid)
 	return state != "" && state != "Z"

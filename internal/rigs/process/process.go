@@ -1,4 +1,5 @@
-// Package processrig starts processes for tests that on Linux end with the test binary, also when that is killed.
+// Package processrig starts processes for tests that on Linux end with the test binary, also when
+// that is killed.
 package processrig
 
 import (
@@ -7,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Start starts a command. When this process ends, in whatever way, the system sends the command a signal. Only on Linux does it do so
-// (endWithParent); elsewhere the command goes on. The channel is closed when the command has ended.
+// Start starts a command. When this process ends, in whatever way, the system sends the command a
+// signal. Only on Linux does it do so (endWithParent); elsewhere the command goes on. The channel
+// is closed when the command has ended.
 func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -16,7 +16,8 @@ const slots = 16384
 
 // Cluster is a running Redis Cluster.
 type Cluster struct {
-	// Nodes are those that were started as primaries, and then those that were started as their replicas.
+	// Nodes are those that were started as primaries, and then those that were started as their
+	// replicas.
 	Nodes []*Server
 }
 
@@ -80,9 +81,9 @@ func (c *Cluster) connect(primaries int) error {
 	return c.AwaitSound()
 }
 
-// AwaitSound waits until every node that is up finds the cluster sound, every replica follows its primary, and all nodes name the
-// same primary for each slot. Nodes hear of a moved slot one after the other, and until then two of them may send a client back and
-// forth.
+// AwaitSound waits until every node that is up finds the cluster sound, every replica follows its
+// primary, and all nodes name the same primary for each slot. Nodes hear of a moved slot one after
+// the other, and until then two of them may send a client back and forth.
 func (c *Cluster) AwaitSound() error {
 	if err := c.until("the cluster is sound", func(n *Server) bool {
 		info, err := n.Do("CLUSTER", "INFO")
@@ -111,7 +112,8 @@ func (c *Cluster) AwaitSound() error {
 		})
 }
 
-// agree waits until all nodes have the same view of something, and one at all: an empty view is none.
+// agree waits until all nodes have the same view of something, and one at all: an empty view is
+// none.
 func agree(what string, nodes func() []*Server, view func(n *Server) string) error {
 	for end := time.Now().Add(startTimeout); ; time.Sleep(time.Millisecond) {
 		views := make(map[string]bool)
@@ -127,8 +129,9 @@ func agree(what string, nodes func() []*Server, view func(n *Server) string) err
 	}
 }
 
-// primaries are the lines of CLUSTER NODES of the primaries that serve slots, as one node sees them, in words: ID ADDR FLAGS PRIMARY PING
-// PONG EPOCH LINK SLOTS... There are none if the node does not answer.
+// primaries are the lines of CLUSTER NODES of the primaries that serve slots, as one node sees
+// them, in words: ID ADDR FLAGS PRIMARY PING PONG EPOCH LINK SLOTS... There are none if the node
+// does not answer.
 func (s *Server) primaries() (lines [][]string) {
 	text, err := s.Do("CLUSTER", "NODES")
 	if err != nil {
@@ -185,16 +188,18 @@ func (s *Server) busPort() string {
 	return ""
 }
 
-// knows reports whether a node knows exactly n nodes, itself included, and is connected with all of them.
+// knows reports whether a node knows exactly n nodes, itself included, and is connected with all of
+// them.
 func (s *Server) knows(n int) bool {
 	text, err := s.Do("CLUSTER", "NODES")
 	return err == nil && strings.Count(text, "\n") == n && !strings.Contains(text, "handshake") && !strings.Contains(text, "disconnected")
 }
 
-// Move moves the slot of a key, with all that is in it, to another primary, while both serve. When Move has moved it without an error,
-// all primaries that are up and serve slots name the new one and know its epoch. Otherwise the next move might take the slot back with an
-// epoch that is not above this one's, because its node has not heard of it; a late message then undoes that move at one node alone,
-// and the slot has two primaries that name each other.
+// Move moves the slot of a key, with all that is in it, to another primary, while both serve. When
+// Move has moved it without an error, all primaries that are up and serve slots name the new one
+// and know its epoch. Otherwise the next move might take the slot back with an epoch that is not
+// above this one's, because its node has not heard of it; a late message then undoes that move at
+// one node alone, and the slot has two primaries that name each other.
 func (c *Cluster) Move(key string, to *Server) error {
 	slot, err := to.Do("CLUSTER", "KEYSLOT", key)
 	if err != nil {
@@ -237,8 +242,9 @@ func (c *Cluster) Move(key string, to *Server) error {
 	})
 }
 
-// ownerOf returns the primary that serves a key, and its ID. It asks who serves the slot and does not ask the nodes for the key, because
-// while a slot is moved each of its two nodes may answer that the other one has the key.
+// ownerOf returns the primary that serves a key, and its ID. It asks who serves the slot and does
+// not ask the nodes for the key, because while a slot is moved each of its two nodes may answer
+// that the other one has the key.
 func (c *Cluster) ownerOf(key string) (*Server, string, error) {
 	slot, err := c.Slot(key)
 	if err != nil {
@@ -263,7 +269,8 @@ func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	return n
 }
 
-// Primaries returns the nodes that answer and serve slots, each with a function that tells whether it serves a slot.
+// Primaries returns the nodes that answer and serve slots, each with a function that tells whether
+// it serves a slot.
 func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
 	out := make(map[*Server]func(int) bool)
 	for _, n := range c.Nodes {
@@ -278,8 +285,8 @@ func (c *Cluster) Primaries() map[*Server]func(slot int) bool {
 	return out
 }
 
-// inRange tells whether a slot is in what CLUSTER NODES names: one slot, or the first and the last. A slot that is being moved stands
-// a second time, in brackets, which inRange does not count.
+// inRange tells whether a slot is in what CLUSTER NODES names: one slot, or the first and the last.
+// A slot that is being moved stands a second time, in brackets, which inRange does not count.
 func inRange(text string, slot int) bool {
 	first, last, isRange := strings.Cut(text, "-")
 	from, err := strconv.Atoi(first)

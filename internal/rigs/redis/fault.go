@@ -60,8 +60,8 @@ type Event struct {
 // String names a fault for those who read that it did not happen.
 func (f *Fault) String() string { return fmt.Sprintf("%v, asked for at %s", f.kind, f.where) }
 
-// pick reserves a fault of some kinds for a request: the first one that wants it. If count is among the kinds, pick also has the request
-// counted.
+// pick reserves a fault of some kinds for a request: the first one that wants it. If count is among
+// the kinds, pick also has the request counted.
 func (p *Proxy) pick(words []string, of ...kind) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *Proxy) Hold(which Which) *Fault {
 	return p.ask(&Fault{kind: hold, which: which, left: 1, wanted: 1})
 }
 
-// Repeat sends the next request that the server carries out a second time as soon as the first copy has
-// been answered. The client gets the first answer.
+// Repeat sends the next request that the server carries out a second time as soon as the first copy
+// has been answered. The client gets the first answer.
 func (p *Proxy) Repeat(which Which) *Fault {
 	return p.ask(&Fault{kind: repeat, which: which, left: 1, wanted: 1})
 }
@@ -235,7 +235,8 @@ func (f *Fault) Happened() []Event {
 	return slices.Clone(f.events)
 }
 
-// End has the fault be done to no further request. A count goes on, and connections that Freeze has forgotten stay forgotten.
+// End has the fault be done to no further request. A count goes on, and connections that Freeze has
+// forgotten stay forgotten.
 func (f *Fault) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 // holderVariable tells a test binary that it is one which another test kills.
 const holderVariable = "PUNCTUAL_REDISTEST_HOLDER"
 
-// TestHolder is the test that is under way in a binary which TestServerEndsWithItsBinary kills; by itself it does nothing.
+// TestHolder is the test that is under way in a binary which TestServerEndsWithItsBinary kills; by
+// itself it does nothing.
 func TestHolder(t *testing.T) {
 	if os.Getenv(holderVariable) == "" {
 		t.Skip("this is a child process of TestServerEndsWithItsBinary")

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and one server. It carries whole requests and answers, and does to some
-// of them what a network may do. Each method that asks for a fault returns it. The test fails at its end
-// when one did not happen, because what it saw then shows nothing.
+// Proxy stands between clients and one server. It carries whole requests and answers, and does to
+// some of them what a network may do. Each method that asks for a fault returns it. The test fails
+// at its end when one did not happen, because what it saw then shows nothing.
 type Proxy struct {
 	// Addr is the host and port for clients, in place of the server's.
 	Addr string
@@ -97,7 +97,8 @@ func (p *Proxy) add(c *link) {
 	p.work.Go(c.carryAnswers)
 }
 
-// stop ends all connections. Unless the test has failed or was skipped, stop fails it for each fault that did not happen.
+// stop ends all connections. Unless the test has failed or was skipped, stop fails it for each
+// fault that did not happen.
 func (p *Proxy) stop() {
 	close(p.stopped)
 	p.listener.Close()
@@ -279,8 +280,8 @@ func (c *link) deliver(words []string, raw []byte) string {
 	}
 }
 
-// end closes both sides of a connection, with two exceptions. Of a connection that was forgotten the client has
-// to notice that by itself, and one whose request is held is needed for Release.
+// end closes both sides of a connection, with two exceptions. Of a connection that was forgotten
+// the client has to notice that by itself, and one whose request is held is needed for Release.
 func (c *link) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

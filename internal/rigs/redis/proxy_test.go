@@ -50,7 +50,8 @@ func want(t *testing.T, p *Proxy, reply string, words ...string) {
 	}
 }
 
-// Each fault has its effect on the server or the client. A loss and a repetition also show what the server has answered.
+// Each fault has its effect on the server or the client. A loss and a repetition also show what the
+// server has answered.
 func TestFaults(t *testing.T) {
 	server := Start(t)
 	p := StartProxy(t, server)
@@ -173,8 +174,8 @@ func TestFaultsThatDoNotHappen(t *testing.T) {
 	}
 }
 
-// A request that cannot pass a cut wire reaches the server when the cut ends, also when its sender has closed its connection by then. A
-// cut in the other direction does not hold the request up.
+// A request that cannot pass a cut wire reaches the server when the cut ends, also when its sender
+// has closed its connection by then. A cut in the other direction does not hold the request up.
 func TestWire(t *testing.T) {
 	server := Start(t)
 	w := netrig.StartWire(t, server.Addr)

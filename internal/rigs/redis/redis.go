@@ -25,8 +25,9 @@ import (
 // remedy is what to do when a program is missing.
 const remedy = "apt-get install redis-server redis-sentinel redis-tools (or: make deps)"
 
-// serverVariable names the variable that holds the path of another server to be tested: another version
-// of Redis, or Valkey. Without it the redis-server and redis-sentinel of the system are tested.
+// serverVariable names the variable that holds the path of another server to be tested: another
+// version of Redis, or Valkey. Without it the redis-server and redis-sentinel of the system are
+// tested.
 const serverVariable = "PUNCTUAL_REDIS_SERVER"
 
 // serverProgram is the server that is tested.
@@ -66,7 +67,8 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// StartReplica starts a server for one test that follows another one, and returns once the link is up.
+// StartReplica starts a server for one test that follows another one, and returns once the link is
+// up.
 func StartReplica(t testing.TB, primary *Server, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(replicaOf(t, primary.Addr), args...)...)
@@ -310,9 +312,10 @@ func readReply(r *bufio.Reader) (string, error) {
 	return line[1:], nil
 }
 
-// freeAddr returns an address of loopback that nobody listens on at this moment. Where the system allows it, as Linux
-// does, the address is on a host of its own, drawn from nearly all of 127/8. Otherwise a server of another test could get
-// the port of one that was killed. A Sentinel or cluster that finds it there would make it its replica.
+// freeAddr returns an address of loopback that nobody listens on at this moment. Where the system
+// allows it, as Linux does, the address is on a host of its own, drawn from nearly all of 127/8.
+// Otherwise a server of another test could get the port of one that was killed. A Sentinel or
+// cluster that finds it there would make it its replica.
 func freeAddr() (host, port string, err error) {
 	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))

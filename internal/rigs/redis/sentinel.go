@@ -55,7 +55,8 @@ func (s *Sentinel) Other(n *Server) *Server {
 	return s.Nodes[0]
 }
 
-// Rejoin starts a node that was killed as the replica of the other one, and returns when it follows and the Sentinel knows it.
+// Rejoin starts a node that was killed as the replica of the other one, and returns when it follows
+// and the Sentinel knows it.
 func (s *Sentinel) Rejoin(dead *Server) error {
 	host, port, err := net.SplitHostPort(s.Other(dead).Addr)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	clockrig "github.com/punctualmq/punctual/internal/rigs/clock"
 )
 
-// StartShifted starts a server for one test whose clock Shift sets. It skips the test where there is no C compiler.
+// StartShifted starts a server for one test whose clock Shift sets. It skips the test where there
+// is no C compiler.
 func StartShifted(t testing.TB, args ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,5 +1,6 @@
-// Package rights writes down for tests who gets which answer: one block of text for each request, in which everybody who sends that
-// request stands under the answer that he or she gets. The tests of the server and of the console each compare such a text with a file.
+// Package rights writes down for tests who gets which answer: one block of text for each request,
+// in which everybody who sends that request stands under the answer that he or she gets. The tests
+// of the server and of the console each compare such a text with a file.
 package rights
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/punctualmq/punctual/access/tokens"
 )
 
-// The topics that the requests are about. Grants name Mine itself, "mine.*", "*" or Audit, and never Theirs.
+// The topics that the requests are about. Grants name Mine itself, "mine.*", "*" or Audit, and
+// never Theirs.
 const (
 	Mine   = "mine.a"
 	Theirs = "theirs"
@@ -31,9 +33,10 @@ type Holder struct {
 	Token string
 }
 
-// Holders makes a file of tokens and returns it with everybody who sends requests: the holders of one action each, in all topics and in
-// some; of all actions, also with the audit topic; of all but one; of inspect and admin together; and those who are to get nothing,
-// because they have no token, or one that does not count.
+// Holders makes a file of tokens and returns it with everybody who sends requests: the holders of
+// one action each, in all topics and in some; of all actions, also with the audit topic; of all but
+// one; of inspect and admin together; and those who are to get nothing, because they have no token,
+// or one that does not count.
 func Holders(t testing.TB) (*tokens.File, []Holder) {
 	t.Helper()
 	now := time.Now()
@@ -80,7 +83,8 @@ type Table struct {
 // NewTable returns an empty table of what these holders get.
 func NewTable(holders []Holder) *Table { return &Table{holders: holders} }
 
-// Add adds the block of one request, which head names. The holders who get the same answer stand together.
+// Add adds the block of one request, which head names. The holders who get the same answer stand
+// together.
 func (t *Table) Add(head string, answer func(Holder) string) {
 	by := make(map[string][]string)
 	for _, h := range t.holders {

@@ -14,8 +14,9 @@ import (
 // Variable names the variable of the environment that gives a test its seed.
 const Variable = "PUNCTUAL_TORTURE_SEED"
 
-// Of returns the seed of a test, which is a new one unless the environment gives one. It logs the command that repeats the test, which
-// the test's output shows when it fails. A test makes its generators of the seed, one for each goroutine:
+// Of returns the seed of a test, which is a new one unless the environment gives one. It logs the
+// command that repeats the test, which the test's output shows when it fails. A test makes its
+// generators of the seed, one for each goroutine:
 //
 //	seed := seedrig.Of(t)
 //	r := rand.New(rand.NewPCG(seed, uint64(number)))
@@ -39,7 +40,8 @@ func pattern(name string) string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
 }
 
-// directory is the directory of the package under test, in which a test binary runs, seen from that of its module.
+// directory is the directory of the package under test, in which a test binary runs, seen from that
+// of its module.
 func directory() string {
 	from, err := os.Getwd()
 	for root := from; err == nil; root = filepath.Dir(root) {

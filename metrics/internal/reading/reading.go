@@ -1,6 +1,6 @@
-// Package reading reads from a store what its metrics show: how many messages wait, how long the oldest ready one has
-// waited, how far ahead the others are due, and how much space is left. It bounds the cost of a reading and the number
-// of topics that have a label of their own.
+// Package reading reads from a store what its metrics show: how many messages wait, how long the
+// oldest ready one has waited, how far ahead the others are due, and how much space is left. It
+// bounds the cost of a reading and the number of topics that have a label of their own.
 package reading
 
 import (
@@ -20,16 +20,19 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Reading is what a store held at about one time. Its parts are read one after the other, so they may be of slightly different times.
+// Reading is what a store held at about one time. Its parts are read one after the other, so they
+// may be of slightly different times.
 type Reading struct {
 	// Topics are sorted by label. All topics with the label Other are added up in one element.
 	Topics []Topic
 	// Known is the number of topics in the store, with and without a label of their own.
 	Known int
-	// Ahead counts the messages that are not dead by how far ahead they are due, in the order of Spans. It is nil when the store
-	// could not count them before the timeout, for example because there are very many.
+	// Ahead counts the messages that are not dead by how far ahead they are due, in the order of
+	// Spans. It is nil when the store could not count them before the timeout, for example because
+	// there are very many.
 	Ahead []int64
-	// SchedulesRead is true if Topic.ScheduleProblems was counted, for which there may be too little time as well.
+	// SchedulesRead is true if Topic.ScheduleProblems was counted, for which there may be too
+	// little time as well.
 	SchedulesRead bool
 	// Space is nil when the store does not report its free space.
 	Space *storekit.Space
@@ -39,22 +42,26 @@ type Reading struct {
 	Took time.Duration
 }
 
-// Topic has the figures of one topic, or of all topics that share a label: the sums of their counts, and of their times the longest.
+// Topic has the figures of one topic, or of all topics that share a label: the sums of their
+// counts, and of their times the longest.
 type Topic struct {
 	Label                          string
 	Scheduled, Ready, Leased, Dead int64
-	// OldestReady is for how long the oldest ready message has been due; 0 when no message is ready.
+	// OldestReady is for how long the oldest ready message has been due; 0 when no message is
+	// ready.
 	OldestReady time.Duration
 	// PushPaused and DeliveryPaused count the topics of this label that are paused.
 	PushPaused, DeliveryPaused int
-	// Schedules counts the recurring schedules of the topics. ScheduleOverdue is how long ago the earliest of those of their times
-	// came about which no duty has decided; 0 when there is none.
-	// ScheduleProblems counts those with a problem (schedule.Info), and ScheduleOverdue is also since when one has had it.
+	// Schedules counts the recurring schedules of the topics. ScheduleOverdue is how long ago the
+	// earliest of those of their times came about which no duty has decided; 0 when there is none.
+	// ScheduleProblems counts those with a problem (schedule.Info), and ScheduleOverdue is also
+	// since when one has had it.
 	Schedules, ScheduleProblems int64
 	ScheduleOverdue             time.Duration
 }
 
-// Result returns the label for the outcome of an operation on one message: "done", or the code of the error.
+// Result returns the label for the outcome of an operation on one message: "done", or the code of
+// the error.
 func Result(err error) string {
 	if err == nil {
 		return "done"
@@ -62,7 +69,8 @@ func Result(err error) string {
 	return storekit.ErrorCode(err)
 }
 
-// PushResult returns the label for the outcome of a push: the name of its status, or the code of the error.
+// PushResult returns the label for the outcome of a push: the name of its status, or the code of
+// the error.
 func PushResult(r punctual.PushResult) string {
 	if r.Err != nil {
 		return storekit.ErrorCode(r.Err)
@@ -78,12 +86,13 @@ func Brought(n int) string {
 	return "some"
 }
 
-// Spans returns the names of the counts in Reading.Ahead. Each span begins where the one before ends: "overdue" counts the
-// ready and leased messages, "10m" those due in less than 10 minutes that "1m" does not count already, and so on.
+// Spans returns the names of the counts in Reading.Ahead. Each span begins where the one before
+// ends: "overdue" counts the ready and leased messages, "10m" those due in less than 10 minutes
+// that "1m" does not count already, and so on.
 func Spans() []string { return []string{"overdue", "1m", "10m", "1h", "6h", "1d", "beyond"} }
 
-// Reader reads one store, with at most one reading at a time. Its methods are safe for concurrent use. Close it before
-// the store.
+// Reader reads one store, with at most one reading at a time. Its methods are safe for concurrent
+// use. Close it before the store.
 type Reader struct {
 	store     punctual.Store
 	inspector punctual.Inspector
@@ -101,13 +110,14 @@ type Reader struct {
 	closed bool          // guarded by mu: no reading begins any more
 }
 
-// idle bounds the load on the store: a reading that took 1 s is used again for the next 9 s. So a store with many
-// messages spends at most a tenth of the time on readings, however often it is scraped.
+// idle bounds the load on the store: a reading that took 1 s is used again for the next 9 s. So a
+// store with many messages spends at most a tenth of the time on readings, however often it is
+// scraped.
 const idle = 9
 
-// NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. After timeout the context of a
-// reading ends, and the reading fails unless only Ahead is still to be counted. Read then returns even if the store ignores the
-// end of the context.
+// NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. After
+// timeout the context of a reading ends, and the reading fails unless only Ahead is still to be
+// counted. Read then returns even if the store ignores the end of the context.
 func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader, error) {
 	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {
@@ -118,10 +128,11 @@ func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader
 	return r, nil
 }
 
-// Close ends the reading under way and waits for it, so that no call reaches the store afterwards. A Read that begins later
-// returns ErrClosed. Close waits for at most the timeout of a reading, because a store that ignores the end of its context must
-// not keep the process from exiting; it then returns an error, and one call is still under way in the store. Close may be called
-// more than once.
+// Close ends the reading under way and waits for it, so that no call reaches the store afterwards.
+// A Read that begins later returns ErrClosed. Close waits for at most the timeout of a reading,
+// because a store that ignores the end of its context must not keep the process from exiting; it
+// then returns an error, and one call is still under way in the store. Close may be called more
+// than once.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -141,10 +152,11 @@ func (r *Reader) Close() error {
 	}
 }
 
-// Read reads the store, or returns the last reading while that is fresh. When a reading is under way already, Read
-// waits for that one and begins no second one, so that a store that does not answer has only one call to bear. Read
-// returns at the latest after the timeout and a tenth of it: the tenth is for a reading whose context has just ended
-// and which returns what it has counted so far.
+// Read reads the store, or returns the last reading while that is fresh. When a reading is under
+// way already, Read waits for that one and begins no second one, so that a store that does not
+// answer has only one call to bear. Read returns at the latest after the timeout and a tenth of it:
+// the tenth is for a reading whose context has just ended and which returns what it has counted so
+// far.
 func (r *Reader) Read() (Reading, error) {
 	began := time.Now()
 	timer := time.NewTimer(r.timeout + r.timeout/10)
@@ -176,8 +188,8 @@ func (r *Reader) Read() (Reading, error) {
 	return r.last, r.err
 }
 
-// refresh makes one reading and closes r.done, which Read and Close wait for. It ends when the store's calls return;
-// their context ends after the timeout, or with Close.
+// refresh makes one reading and closes r.done, which Read and Close wait for. It ends when the
+// store's calls return; their context ends after the timeout, or with Close.
 func (r *Reader) refresh() {
 	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
 	defer cancel()
@@ -191,7 +203,8 @@ func (r *Reader) refresh() {
 	r.done = nil
 }
 
-// tryCount calls count. It turns a panic of the store into the error of this reading, because the panic would end the process.
+// tryCount calls count. It turns a panic of the store into the error of this reading, because the
+// panic would end the process.
 func (r *Reader) tryCount(ctx context.Context) (_ Reading, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -201,8 +214,9 @@ func (r *Reader) tryCount(ctx context.Context) (_ Reading, err error) {
 	return r.count(ctx)
 }
 
-// count reads everything that a Reading has but the time that it took. A store that runs out of time while it counts how far ahead
-// the messages are due, or reads the schedules, has answered the cheaper questions already, so count returns their answers without an error.
+// count reads everything that a Reading has but the time that it took. A store that runs out of
+// time while it counts how far ahead the messages are due, or reads the schedules, has answered the
+// cheaper questions already, so count returns their answers without an error.
 func (r *Reader) count(ctx context.Context) (Reading, error) {
 	var out Reading
 	now, err := r.store.Now(ctx)
@@ -308,9 +322,9 @@ func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 	return out
 }
 
-// ahead counts the messages by due time: the next hour from a forecast in minutes, the rest of the day from a forecast
-// in hours. The store makes the two forecasts one after the other. A message at the border of the first hour can
-// therefore be counted twice or not at all.
+// ahead counts the messages by due time: the next hour from a forecast in minutes, the rest of the
+// day from a forecast in hours. The store makes the two forecasts one after the other. A message at
+// the border of the first hour can therefore be counted twice or not at all.
 func (r *Reader) ahead(ctx context.Context) ([]int64, error) {
 	hour, err := r.inspector.Forecast(ctx, punctual.ForecastQuery{Step: time.Minute, Buckets: 60})
 	if err != nil {

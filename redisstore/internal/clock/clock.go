@@ -1,5 +1,6 @@
-// Package clock keeps what a process knows of the store's clock, which is the clock of the server (P8): a lower bound, which is
-// the latest time in an answer, and a guess at what the clock says between two answers.
+// Package clock keeps what a process knows of the store's clock, which is the clock of the server
+// (P8): a lower bound, which is the latest time in an answer, and a guess at what the clock says
+// between two answers.
 package clock
 
 import (
@@ -17,14 +18,17 @@ const Never int64 = 1<<53 - 1
 
 // Clock is the store's clock as this process knows it. All methods are safe for concurrent use.
 //
-// Each script that reads the server's clock is given the lower bound, and goes by the bound while the server's clock is behind it.
-// So nobody in this process ever sees the store's clock run backwards, but for a step. When the bound has been too far ahead of the
-// servers' clocks for too long (storekit.StepRule), one process makes a step in the hash of the store. All others learn of it from that
-// hash or from a partition's answer. The era counts the steps, and times of an earlier era do not count.
+// Each script that reads the server's clock is given the lower bound, and goes by the bound while
+// the server's clock is behind it. So nobody in this process ever sees the store's clock run
+// backwards, but for a step. When the bound has been too far ahead of the servers' clocks for too
+// long (storekit.StepRule), one process makes a step in the hash of the store. All others learn of
+// it from that hash or from a partition's answer. The era counts the steps, and times of an earlier
+// era do not count.
 //
-// Between two answers the machine's own clock measures how much time has passed. The guess that follows from it says how long to sleep,
-// sets the deadlines of calls, and shows whether a lease in an answer that took long has ended. What becomes of a message is decided by the
-// scripts, by the server's clock.
+// Between two answers the machine's own clock measures how much time has passed. The guess that
+// follows from it says how long to sleep, sets the deadlines of calls, and shows whether a lease in
+// an answer that took long has ended. What becomes of a message is decided by the scripts, by the
+// server's clock.
 type Clock struct {
 	// fake is the clock of a test, which takes the place of the server's; nil otherwise.
 	fake  storekit.Clock
@@ -35,7 +39,8 @@ type Clock struct {
 	bound    int64              // guarded by mu: the latest time that an answer of this era had, in ms
 	readings map[string]reading // guarded by mu: by server, for those that have answered lately; by "" also what Correct took in
 	rule     storekit.StepRule  // guarded by mu: it has the readings of the servers' clocks
-	// stepped is closed by the next step. back is by how much the steps have set back the fake clock's guess, in µs.
+	// stepped is closed by the next step. back is by how much the steps have set back the fake
+	// clock's guess, in µs.
 	stepped chan struct{} // guarded by mu
 	back    int64         // guarded by mu
 }
@@ -49,8 +54,8 @@ type reading struct {
 // by returns what the server's clock says at a later moment, in µs, if it has run on since.
 func (r reading) by(now time.Time) int64 { return r.micros + now.Sub(r.at).Microseconds() }
 
-// New returns a clock that has heard no answer yet. fake, for tests, takes the place of the server's clock; nil has the scripts
-// read the server's.
+// New returns a clock that has heard no answer yet. fake, for tests, takes the place of the
+// server's clock; nil has the scripts read the server's.
 func New(fake storekit.Clock) *Clock {
 	return &Clock{fake: fake, begun: time.Now(), readings: make(map[string]reading), stepped: make(chan struct{})}
 }
@@ -66,12 +71,14 @@ func (c *Clock) FakeTime() (ms int64, fake bool) {
 	return c.fake.Now().UnixMilli(), true
 }
 
-// freshFor is for how long the reading of a server counts while other servers answer and that one does not.
+// freshFor is for how long the reading of a server counts while other servers answer and that one
+// does not.
 const freshFor = 10 * time.Second
 
-// Args returns what a script is given to know the time: the lower bound in ms, the era of the bound, and the time of a test in
-// seconds and microseconds. The time of a test is rounded up to a microsecond, but not into the next millisecond. Seconds below 0 say that
-// the script is to read the server's clock.
+// Args returns what a script is given to know the time: the lower bound in ms, the era of the
+// bound, and the time of a test in seconds and microseconds. The time of a test is rounded up to a
+// microsecond, but not into the next millisecond. Seconds below 0 say that the script is to read
+// the server's clock.
 func (c *Clock) Args() (bound, era, seconds, micros int64) {
 	c.mu.Lock()
 	bound, era = c.bound, c.era
@@ -87,12 +94,14 @@ func (c *Clock) Args() (bound, era, seconds, micros int64) {
 	return bound, era, t.Unix(), int64(us)
 }
 
-// Hear takes in the time in an answer: ms and, beyond these, micros by the clock of a server, after so many steps as era says. sent is
-// the local time at which the request was sent. A time of an earlier era than that of this process does not count.
+// Hear takes in the time in an answer: ms and, beyond these, micros by the clock of a server, after
+// so many steps as era says. sent is the local time at which the request was sent. A time of an
+// earlier era than that of this process does not count.
 //
-// The server read its clock while the request was under way, so by now that clock says the answer's time, or more by at most
-// the time that the request took. The reading kept of that server is moved into that range. So the reading does not run ahead
-// while the server's clock, which was set back, is behind the lower bound and each answer has the lower bound again.
+// The server read its clock while the request was under way, so by now that clock says the answer's
+// time, or more by at most the time that the request took. The reading kept of that server is moved
+// into that range. So the reading does not run ahead while the server's clock, which was set back,
+// is behind the lower bound and each answer has the lower bound again.
 func (c *Clock) Hear(server string, sent time.Time, era, ms, micros int64) {
 	here := time.Now()
 	us := ms*1000 + micros
@@ -113,7 +122,8 @@ func (c *Clock) Hear(server string, sent time.Time, era, ms, micros int64) {
 	}
 }
 
-// enter takes in that the store's clock has made so many steps as era says, and that it is ms since or later. Called with mu held.
+// enter takes in that the store's clock has made so many steps as era says, and that it is ms since
+// or later. Called with mu held.
 func (c *Clock) enter(era, ms int64) {
 	if era <= c.era {
 		return
@@ -145,7 +155,8 @@ func (c *Clock) Era() int64 {
 	return c.era
 }
 
-// StepDue takes in a reading of the servers' clocks, in ms, of which the latest counts, and reports whether the store's clock is to step.
+// StepDue takes in a reading of the servers' clocks, in ms, of which the latest counts, and reports
+// whether the store's clock is to step.
 func (c *Clock) StepDue(servers int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +167,9 @@ func (c *Clock) StepDue(servers int64) bool {
 	return c.rule.Due(here, storekit.FromMillis(c.bound).Sub(storekit.FromMillis(servers)))
 }
 
-// Correct takes in the time at which a server has refused a call as late (errkind.ErrLate), after so many steps as era says. The
-// readings of all servers are dropped, because one of them may have led to a deadline that had passed or was too far ahead.
+// Correct takes in the time at which a server has refused a call as late (errkind.ErrLate), after
+// so many steps as era says. The readings of all servers are dropped, because one of them may have
+// led to a deadline that had passed or was too far ahead.
 func (c *Clock) Correct(ms, era int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,8 +180,9 @@ func (c *Clock) Correct(ms, era int64) {
 	}
 }
 
-// Deadline returns the deadline of a call that is made now, in ms by the store's clock: the earliest of ahead ms from now, the end
-// of ctx, and the last millisecond before the NotAfter of a storekit.Request in ctx.
+// Deadline returns the deadline of a call that is made now, in ms by the store's clock: the
+// earliest of ahead ms from now, the end of ctx, and the last millisecond before the NotAfter of a
+// storekit.Request in ctx.
 func (c *Clock) Deadline(ctx context.Context, ahead int64) int64 {
 	left := ahead
 	if end, ok := ctx.Deadline(); ok {
@@ -217,8 +230,8 @@ func (c *Clock) guess() int64 {
 // Time returns Guess as a time.
 func (c *Clock) Time() time.Time { return time.UnixMicro(c.Guess()) }
 
-// Now returns a local time that never jumps, to sleep by: the µs since New. With the clock of a test it returns Guess, and counts on
-// from there when the store's clock steps back.
+// Now returns a local time that never jumps, to sleep by: the µs since New. With the clock of a
+// test it returns Guess, and counts on from there when the store's clock steps back.
 func (c *Clock) Now() int64 {
 	if c.fake != nil {
 		c.mu.Lock()
@@ -239,11 +252,13 @@ func (c *Clock) At(ms int64) int64 {
 	return c.Now() + ms*1000 - c.Guess()
 }
 
-// longestSleep bounds the time of a timer. A caller that wakes earlier than it wanted reads the clock and sleeps again.
+// longestSleep bounds the time of a timer. A caller that wakes earlier than it wanted reads the
+// clock and sleeps again.
 const longestSleep = time.Hour
 
-// After returns a channel that receives at a local time, or after an hour if that comes first, and a function that ends the
-// timer. With the clock of a test the channel receives when that clock has come to the time, or when the store's clock steps back.
+// After returns a channel that receives at a local time, or after an hour if that comes first, and
+// a function that ends the timer. With the clock of a test the channel receives when that clock has
+// come to the time, or when the store's clock steps back.
 func (c *Clock) After(at int64) (<-chan time.Time, func()) {
 	at = min(at, Never)
 	if c.fake != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// P8: the lower bound never falls, whatever time a later answer has. The guess goes on from the answer by which it is furthest
-// ahead.
+// P8: the lower bound never falls, whatever time a later answer has. The guess goes on from the
+// answer by which it is furthest ahead.
 func TestItNeverRunsBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -28,9 +28,10 @@ func TestItNeverRunsBackwards(t *testing.T) {
 	})
 }
 
-// P3: while a server's clock stands still, because it was set back, the guess stands still with each answer. Otherwise a short
-// lease would count as ended at the moment at which it is given. After an answer that was under way for 200 ms the guess may be
-// ahead of the answer by these 200 ms.
+// P3: while a server's clock stands still, because it was set back, the guess stands still with
+// each answer. Otherwise a short lease would count as ended at the moment at which it is given.
+// After an answer that was under way for 200 ms the guess may be ahead of the answer by these 200
+// ms.
 func TestItStandsStill(t *testing.T) {
 	const rounding = 1000
 	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +53,8 @@ func TestItStandsStill(t *testing.T) {
 	})
 }
 
-// P3: of several servers the one whose clock is ahead counts, until it has not answered for 10 s, because it may have given the
-// lease that is asked about.
+// P3: of several servers the one whose clock is ahead counts, until it has not answered for 10 s,
+// because it may have given the lease that is asked about.
 func TestServersWithDifferentClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -77,8 +78,8 @@ func TestServersWithDifferentClocks(t *testing.T) {
 	})
 }
 
-// The deadline of a call is so many ms ahead as the caller says, or the end of its context, or the last ms before the NotAfter of
-// its request.
+// The deadline of a call is so many ms ahead as the caller says, or the end of its context, or the
+// last ms before the NotAfter of its request.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -104,8 +105,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// P8: the clock steps by storekit.StepRule. While the latest of the nodes of a cluster agrees with it, it never steps, however far the
-// others are behind.
+// P8: the clock steps by storekit.StepRule. While the latest of the nodes of a cluster agrees with
+// it, it never steps, however far the others are behind.
 func TestStepDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -154,8 +155,8 @@ func TestCorrect(t *testing.T) {
 	})
 }
 
-// A time that is never reached is never reached by the local clock either. Any other time is as far ahead of the local clock as of
-// the store's.
+// A time that is never reached is never reached by the local clock either. Any other time is as far
+// ahead of the local clock as of the store's.
 func TestAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -176,7 +177,8 @@ func TestAt(t *testing.T) {
 	})
 }
 
-// Scripts are given the time of a test's clock, rounded up to a microsecond but not into the next millisecond.
+// Scripts are given the time of a test's clock, rounded up to a microsecond but not into the next
+// millisecond.
 func TestFake(t *testing.T) {
 	fake := storekit.NewManualClock(time.Unix(5, 999_999_500))
 	c := New(fake)

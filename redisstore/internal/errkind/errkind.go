@@ -1,5 +1,5 @@
-// Package errkind classifies the error of a failed command: whether its change may have happened, whether another try can
-// succeed, and what the user can do. It has no state.
+// Package errkind classifies the error of a failed command: whether its change may have happened,
+// whether another try can succeed, and what the user can do. It has no state.
 package errkind
 
 import (
@@ -28,9 +28,9 @@ type Kind struct {
 	remedy string
 }
 
-// kinds are the errors with which Redis, or a script itself, refuses a call before it has changed anything but the clock of a
-// partition. Such an error of a command inside a script is definite, too, because the scripts check all that they need before
-// their first write.
+// kinds are the errors with which Redis, or a script itself, refuses a call before it has changed
+// anything but the clock of a partition. Such an error of a command inside a script is definite,
+// too, because the scripts check all that they need before their first write.
 var kinds = []Kind{
 	{"MOVED", punctual.ErrOverloaded, true, "the slot is on another node: use a cluster client (redis+cluster://)"},
 	{"ASK", punctual.ErrOverloaded, true, "the slot is being moved to another node: use a cluster client (redis+cluster://)"},
@@ -55,16 +55,16 @@ var kinds = []Kind{
 	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: it is a Sentinel (redis+sentinel://), or older than Redis 6.2"},
 }
 
-// LateMark begins the error of a script that refuses its call as late; the script's time follows, in ms, and how many steps of the
-// clock it is from. lua/call.lua says when.
+// LateMark begins the error of a script that refuses its call as late; the script's time follows,
+// in ms, and how many steps of the clock it is from. lua/call.lua says when.
 const LateMark = "PUNCTUAL_LATE "
 
-// ErrLate is the error of a copy that a script has refused, mostly because the deadline of its call was past or too far ahead. The
-// copy has changed nothing but, perhaps, the clock of its partition.
+// ErrLate is the error of a copy that a script has refused, mostly because the deadline of its call
+// was past or too far ahead. The copy has changed nothing but, perhaps, the clock of its partition.
 var ErrLate = fmt.Errorf("late: %w", punctual.ErrOverloaded)
 
-// LateTime returns the time, in ms, of the script that refused a copy as late, and by how many steps of the clock. It returns zeros
-// if the error does not name them.
+// LateTime returns the time, in ms, of the script that refused a copy as late, and by how many
+// steps of the clock. It returns zeros if the error does not name them.
 func LateTime(err error) (ms, era int64) {
 	_, text, _ := strings.Cut(err.Error(), LateMark)
 	at, steps, _ := strings.Cut(text, " ")
@@ -85,14 +85,16 @@ const noAnswer = "the connection broke before the answer came"
 // Unknown reports whether no answer came, so that the change may or may not have been made.
 func (k Kind) Unknown() bool { return k.Err == nil && k.remedy == noAnswer }
 
-// NotSent marks why as the reason for which a command was not sent, so that Of knows that nothing has changed.
+// NotSent marks why as the reason for which a command was not sent, so that Of knows that nothing
+// has changed.
 func NotSent(why error) error { return unsent{why} }
 
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// Of classifies the error of a command that may change something. OfRead does so for one that only reads.
+// Of classifies the error of a command that may change something. OfRead does so for one that only
+// reads.
 func Of(err error) Kind {
 	var u unsent
 	var reply redis.Error
@@ -144,7 +146,8 @@ func classifyReply(text string) Kind {
 		return Kind{Err: punctual.ErrCorrupt, remedy: what}
 	}
 	for _, f := range kinds {
-		// Some versions put a prefix of their own in front of the error of a command inside a script.
+		// Some versions put a prefix of their own in front of the error of a command inside a
+		// script.
 		if strings.HasPrefix(text, f.prefix) || strings.Contains(text, ": "+f.prefix+" ") || strings.Contains(text, "-"+f.prefix+" ") {
 			if f.prefix == "NOPERM" {
 				f.remedy = remedyOf(text)
@@ -167,8 +170,8 @@ func distrusts(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// isDistrusted reports whether the server refused this program because of its certificate, or because it has none. A server
-// does that before it reads a command.
+// isDistrusted reports whether the server refused this program because of its certificate, or
+// because it has none. A server does that before it reads a command.
 func isDistrusted(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Error(), "certificate")
@@ -180,7 +183,8 @@ func isPlain(err error) bool {
 	return errors.As(err, &header)
 }
 
-// Wrap puts the remedy of the kind in front of err and wraps the error of the kind. A kind without a remedy leaves err as it is.
+// Wrap puts the remedy of the kind in front of err and wraps the error of the kind. A kind without
+// a remedy leaves err as it is.
 func (k Kind) Wrap(err error) error {
 	kind := k.Err
 	if kind == nil {
@@ -195,8 +199,8 @@ func (k Kind) Wrap(err error) error {
 	return fmt.Errorf("%s: %w (%v)", k.remedy, kind, err)
 }
 
-// Doubt returns err, or with unsure ErrIndeterminate that wraps it: an earlier copy of the call got no answer and may have been
-// carried out.
+// Doubt returns err, or with unsure ErrIndeterminate that wraps it: an earlier copy of the call got
+// no answer and may have been carried out.
 func Doubt(unsure bool, err error) error {
 	if !unsure || errors.Is(err, punctual.ErrIndeterminate) {
 		return err
@@ -204,7 +208,8 @@ func Doubt(unsure bool, err error) error {
 	return fmt.Errorf("a former try got no answer: %w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// HalfDone makes the error of a call ErrIndeterminate, because an earlier part of the call took effect.
+// HalfDone makes the error of a call ErrIndeterminate, because an earlier part of the call took
+// effect.
 func HalfDone(err error) error {
 	if errors.Is(err, punctual.ErrIndeterminate) {
 		return err
@@ -212,8 +217,8 @@ func HalfDone(err error) error {
 	return fmt.Errorf("a part of the call took effect: %w (%w)", punctual.ErrIndeterminate, err)
 }
 
-// RefusedCommand returns the command that a server's NOPERM error names, in small letters, or the empty string if the error
-// names none.
+// RefusedCommand returns the command that a server's NOPERM error names, in small letters, or the
+// empty string if the error names none.
 func RefusedCommand(said string) string {
 	m := refusedCommand.FindStringSubmatch(said)
 	if m == nil {
@@ -224,7 +229,8 @@ func RefusedCommand(said string) string {
 
 var refusedCommand = regexp.MustCompile(`run the '([^']+)' command`)
 
-// remedyOf returns the remedy of a NOPERM error, with the right that the user lacks if the server names it.
+// remedyOf returns the remedy of a NOPERM error, with the right that the user lacks if the server
+// names it.
 func remedyOf(said string) string {
 	what := "lacks a right"
 	if name := RefusedCommand(said); name != "" {

@@ -20,7 +20,8 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// P13: the error that is made of each of these refusals by Redis says truly whether anything was changed.
+// P13: the error that is made of each of these refusals by Redis says truly whether anything was
+// changed.
 func TestErrorTable(t *testing.T) {
 	replies := map[string]error{
 		"MOVED 3999 127.0.0.1:6381":                                                              punctual.ErrOverloaded,
@@ -67,7 +68,8 @@ func TestErrorTable(t *testing.T) {
 	}
 }
 
-// P13: the error that is made of a failed connection says truly whether anything may have been changed.
+// P13: the error that is made of a failed connection says truly whether anything may have been
+// changed.
 func TestConnectionErrors(t *testing.T) {
 	for want, errs := range map[error][]error{
 		punctual.ErrIndeterminate: {io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, &net.OpError{Op: "read", Err: io.EOF}, &net.OpError{Op: "write", Err: io.EOF}, context.DeadlineExceeded},
@@ -95,7 +97,8 @@ func checkClass(t *testing.T, err, want error) {
 	}
 }
 
-// P13: a command is tried again because of a kind in the table only if that kind says that nothing has happened.
+// P13: a command is tried again because of a kind in the table only if that kind says that nothing
+// has happened.
 func TestPassingFaultsAreDefinite(t *testing.T) {
 	for _, f := range kinds {
 		if f.Passing && (f.Err == nil || !punctual.Definite(f.Err)) {

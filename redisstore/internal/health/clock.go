@@ -15,11 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// watchClockEvery is the time between two comparisons of the store's clock with those of the servers.
+// watchClockEvery is the time between two comparisons of the store's clock with those of the
+// servers.
 const watchClockEvery = time.Second
 
-// WatchClock compares the store's clock with those of the servers, and makes it step back when it has been too far ahead for too long
-// (storekit.StepRule).
+// WatchClock compares the store's clock with those of the servers, and makes it step back when it
+// has been too far ahead for too long (storekit.StepRule).
 func (h *Health) WatchClock(ctx context.Context) error {
 	if err := h.readSteps(ctx); err != nil {
 		return err
@@ -32,8 +33,9 @@ func (h *Health) WatchClock(ctx context.Context) error {
 	return err
 }
 
-// StepFakeClock does what WatchClock does when the clock of a test takes the place of the servers', without asking a server unless the
-// store's clock is to step. It does nothing with a server's clock, because there the background loop watches.
+// StepFakeClock does what WatchClock does when the clock of a test takes the place of the servers',
+// without asking a server unless the store's clock is to step. It does nothing with a server's
+// clock, because there the background loop watches.
 func (h *Health) StepFakeClock(ctx context.Context) error {
 	now, fake := h.o.Clock.FakeTime()
 	if !fake || !h.o.Clock.StepDue(now) {
@@ -43,7 +45,8 @@ func (h *Health) StepFakeClock(ctx context.Context) error {
 	return err
 }
 
-// Clock returns how the store's clock stands to those of the servers. With step it steps back to them first if it is ahead.
+// Clock returns how the store's clock stands to those of the servers. With step it steps back to
+// them first if it is ahead.
 func (h *Health) Clock(ctx context.Context, step bool) (storekit.ClockState, error) {
 	var d dataSet
 	servers, err := h.serversTime(ctx)
@@ -61,7 +64,8 @@ func (h *Health) Clock(ctx context.Context, step bool) (storekit.ClockState, err
 	return d.clock, err
 }
 
-// readSteps takes in what the hash of the store says of the clock, so that this process learns of steps that others made.
+// readSteps takes in what the hash of the store says of the clock, so that this process learns of
+// steps that others made.
 func (h *Health) readSteps(ctx context.Context) error {
 	got, err := h.client.HMGet(ctx, h.o.Names.Store(), "steps", "clock").Result()
 	if err != nil {
@@ -81,8 +85,8 @@ func (h *Health) readSteps(ctx context.Context) error {
 	return nil
 }
 
-// serversTime returns the time of the servers, in ms. On a cluster that is the latest of the nodes that answer, so that one node whose
-// clock stays ahead causes no step.
+// serversTime returns the time of the servers, in ms. On a cluster that is the latest of the nodes
+// that answer, so that one node whose clock stays ahead causes no step.
 func (h *Health) serversTime(ctx context.Context) (latest int64, err error) {
 	if now, fake := h.o.Clock.FakeTime(); fake {
 		return now, nil
@@ -114,7 +118,8 @@ func (h *Health) serversTime(ctx context.Context) (latest int64, err error) {
 	return 0, errors.Join(err, errs)
 }
 
-// step makes the store's clock step back to a time, in ms, unless it is not ahead of that or another process makes the step.
+// step makes the store's clock step back to a time, in ms, unless it is not ahead of that or
+// another process makes the step.
 func (h *Health) step(ctx context.Context, to int64) (dataSet, error) {
 	d, err := h.readStore(ctx, "", false, strconv.FormatInt(to, 10))
 	if err == nil && d.stepped {

@@ -9,15 +9,15 @@ import (
 
 // The classes of durability that servers give (P1). docs/durability.md has the table.
 
-// durabilityClass is the class that servers give. why says what keeps them from the class that was asked for, or from a better one;
-// it is empty if nothing does.
+// durabilityClass is the class that servers give. why says what keeps them from the class that was
+// asked for, or from a better one; it is empty if nothing does.
 type durabilityClass struct {
 	durability punctual.Durability
 	why        string
 }
 
-// classOf returns the best class that the servers give to a store with the given options. Class replicated is given only if it was
-// asked for, because only then the store waits for replicas.
+// classOf returns the best class that the servers give to a store with the given options. Class
+// replicated is given only if it was asked for, because only then the store waits for replicas.
 func classOf(client redis.UniversalClient, found []primary, o *Options) durabilityClass {
 	lack := ""
 	if o.Durability == punctual.Replicated {
@@ -91,8 +91,9 @@ func (p *primary) lacksFsync() string {
 	return ""
 }
 
-// lacksReplicated returns what keeps servers from class replicated with n replicas, or the empty string. It cannot see whether the
-// replicas have append-only files: a change that waits for the replicas shows that.
+// lacksReplicated returns what keeps servers from class replicated with n replicas, or the empty
+// string. It cannot see whether the replicas have append-only files: a change that waits for the
+// replicas shows that.
 func lacksReplicated(found []primary, n int) string {
 	for _, p := range found {
 		where := ""

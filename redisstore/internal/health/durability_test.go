@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// P1: servers together have the class of the weakest one, and classOf names what would give a better class.
+// P1: servers together have the class of the weakest one, and classOf names what would give a
+// better class.
 func TestClassOfServers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()

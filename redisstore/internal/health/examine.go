@@ -27,14 +27,16 @@ const (
 	lateReplica = 10 * time.Second // since the primary last heard from the replica
 )
 
-// Connection returns findings about the connection to the servers. It reads the client's options and asks no server.
+// Connection returns findings about the connection to the servers. It reads the client's options
+// and asks no server.
 func (h *Health) Connection() []storekit.Finding {
 	x := &examination{h: h}
 	x.connection()
 	return x.findings
 }
 
-// Examine asks the servers and returns what it found, good and bad. Beside an error it returns what it found until then.
+// Examine asks the servers and returns what it found, good and bad. Beside an error it returns what
+// it found until then.
 func (h *Health) Examine(ctx context.Context) ([]storekit.Finding, error) {
 	x := &examination{h: h, findings: h.Connection()}
 	if err := h.checkMode(ctx); err != nil {
@@ -317,7 +319,8 @@ func (x *examination) durability(found []primary) {
 	}
 }
 
-// latency measures how long each primary takes to answer a PING, because every call takes at least that long.
+// latency measures how long each primary takes to answer a PING, because every call takes at least
+// that long.
 func (x *examination) latency(ctx context.Context) error {
 	var mu sync.Mutex
 	medians := make(map[string]time.Duration) // guarded by mu, by address

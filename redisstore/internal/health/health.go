@@ -1,7 +1,8 @@
-// Package health checks the servers of a store when the store opens, and regularly from then on: version, eviction,
-// durability, clocks, the user's rights, and whether the data set is still the one that was opened. It has pushes refused while
-// the servers do not give what was asked for, and makes the store's clock step back when the servers' clocks were set back. It has one
-// background loop.
+// Package health checks the servers of a store when the store opens, and regularly from then on:
+// version, eviction, durability, clocks, the user's rights, and whether the data set is still the
+// one that was opened. It has pushes refused while the servers do not give what was asked for, and
+// makes the store's clock step back when the servers' clocks were set back. It has one background
+// loop.
 package health
 
 import (
@@ -38,12 +39,13 @@ type Options struct {
 	MustExist bool
 	// CheckEvery is the time between two checks of the server; 0 stands for checkEvery, 30 s.
 	CheckEvery time.Duration
-	// Fail stops the store for good because of err, and returns the error with which it has stopped.
+	// Fail stops the store for good because of err, and returns the error with which it has
+	// stopped.
 	Fail func(error) error
 }
 
-// Health checks a store's servers and keeps the results. All methods are safe for concurrent use once Open has returned, or if Open
-// is never called, as for an examination alone.
+// Health checks a store's servers and keeps the results. All methods are safe for concurrent use
+// once Open has returned, or if Open is never called, as for an examination alone.
 type Health struct {
 	client redis.UniversalClient
 	o      Options
@@ -62,8 +64,9 @@ func New(client redis.UniversalClient, o Options) *Health {
 	return &Health{client: client, o: o, soon: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Start starts the background loop, which watches the clock each second, and checks the server every Options.CheckEvery, at least each
-// second while pushes are refused, and when Soon was called.
+// Start starts the background loop, which watches the clock each second, and checks the server
+// every Options.CheckEvery, at least each second while pushes are refused, and when Soon was
+// called.
 func (h *Health) Start() { h.work.Go(h.watch) }
 
 // Close ends the background loop and waits for it.
@@ -79,12 +82,13 @@ func (h *Health) Durability() punctual.Durability {
 	return h.durability
 }
 
-// checkEvery is the time between two checks of the server. A check that has taken checkTimeout sends no further command.
+// checkEvery is the time between two checks of the server. A check that has taken checkTimeout
+// sends no further command.
 const (
 	checkEvery   = 30 * time.Second
 	checkTimeout = 10 * time.Second
-	// checkRefusing is the time between two checks while pushes are refused, so that pushes pass again soon after the server has
-	// been set right.
+	// checkRefusing is the time between two checks while pushes are refused, so that pushes pass
+	// again soon after the server has been set right.
 	checkRefusing = time.Second
 )
 
@@ -118,7 +122,8 @@ func otherFormat(format string) string {
 	return "use the version of Punctual that wrote it, or another prefix"
 }
 
-// openData reads the data set's epoch, or begins a data set if there is none and MustExist is not set.
+// openData reads the data set's epoch, or begins a data set if there is none and MustExist is not
+// set.
 func (h *Health) openData(ctx context.Context) error {
 	newEpoch := rand.Text()
 	if h.o.MustExist {
@@ -139,8 +144,8 @@ func (h *Health) openData(ctx context.Context) error {
 	return nil
 }
 
-// checkRights returns an error that names the rights which this user needs and lacks, or nil. It logs a warning if the user lacks
-// rights to notifications alone.
+// checkRights returns an error that names the rights which this user needs and lacks, or nil. It
+// logs a warning if the user lacks rights to notifications alone.
 func (h *Health) checkRights(ctx context.Context) error {
 	lacking, err := h.lackingRights(ctx)
 	if err != nil {
@@ -172,9 +177,10 @@ type dataSet struct {
 	stepped       bool                // the call that has read this has made the last step of the clock
 }
 
-// readStore reads the hash of the whole store, and its answer tells the clock the time. If there is no such hash, readStore makes
-// one with the given epoch, unless that is empty. writeClock has the time written into the hash. stepTo is empty, or the time in ms
-// to which the clock is to step back if it is ahead.
+// readStore reads the hash of the whole store, and its answer tells the clock the time. If there is
+// no such hash, readStore makes one with the given epoch, unless that is empty. writeClock has the
+// time written into the hash. stepTo is empty, or the time in ms to which the clock is to step back
+// if it is ahead.
 func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool, stepTo string) (dataSet, error) {
 	a, err := h.o.Route.RunStore(ctx, script.Store, h.o.Names.Store(), newEpoch, formatVersion, script.Flag(writeClock), stepTo)
 	if err != nil {
@@ -192,8 +198,9 @@ func (h *Health) readStore(ctx context.Context, newEpoch string, writeClock bool
 	return d, nil
 }
 
-// CheckData verifies that the data set is still the one that was opened. If it is not, CheckData stops the store, because what was
-// reported as stored is not there any more. writeClock has the time written down for the next process.
+// CheckData verifies that the data set is still the one that was opened. If it is not, CheckData
+// stops the store, because what was reported as stored is not there any more. writeClock has the
+// time written down for the next process.
 func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
 	d, err := h.readStore(ctx, "", writeClock, "")
 	switch {
@@ -207,7 +214,8 @@ func (h *Health) CheckData(ctx context.Context, writeClock bool) error {
 	return nil
 }
 
-// watch is the background loop: it watches the clock and checks the server regularly, and checks whenever Soon was called, until Close.
+// watch is the background loop: it watches the clock and checks the server regularly, and checks
+// whenever Soon was called, until Close.
 func (h *Health) watch() {
 	for checked := time.Now(); ; {
 		left := h.untilCheck() - time.Since(checked)
@@ -229,8 +237,8 @@ func (h *Health) watch() {
 	}
 }
 
-// watchClock is WatchClock for the background loop. While a server does not answer, Check says so. Close ends the pauses between the tries
-// of the client.
+// watchClock is WatchClock for the background loop. While a server does not answer, Check says so.
+// Close ends the pauses between the tries of the client.
 func (h *Health) watchClock() {
 	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
 	defer end()
@@ -259,7 +267,8 @@ func (h *Health) untilCheck() time.Duration {
 	return every
 }
 
-// Soon makes the background loop check the server at once, because something went wrong. It does not wait.
+// Soon makes the background loop check the server at once, because something went wrong. It does
+// not wait.
 func (h *Health) Soon() {
 	select {
 	case h.soon <- struct{}{}:
@@ -267,8 +276,9 @@ func (h *Health) Soon() {
 	}
 }
 
-// Check checks the server once. It has pushes refused if the server does not give the durability that was asked for or has become
-// unfit for another reason, and lets them pass again if nothing is wrong. It stops the store if the data is gone.
+// Check checks the server once. It has pushes refused if the server does not give the durability
+// that was asked for or has become unfit for another reason, and lets them pass again if nothing is
+// wrong. It stops the store if the data is gone.
 func (h *Health) Check() {
 	ctx, end := context.WithTimeout(context.Background(), checkTimeout)
 	defer end()
@@ -283,8 +293,8 @@ func (h *Health) Check() {
 	}
 }
 
-// CheckRunning repeats the checks of Open on a store that is open, but not those of the client's kind, of the format and of the
-// rights to notifications.
+// CheckRunning repeats the checks of Open on a store that is open, but not those of the client's
+// kind, of the format and of the rights to notifications.
 func (h *Health) CheckRunning(ctx context.Context) error {
 	data := h.CheckData(ctx, true)
 	if data != nil && !route.IsUnconfirmed(data) {
@@ -328,8 +338,9 @@ func (h *Health) Refusal() error {
 	return h.refusing
 }
 
-// checkServer asks every primary and returns the class that they give together. It returns an error if a primary does not answer, if
-// one is unfit, or if their clocks are too far apart; with opening also if one is a replica.
+// checkServer asks every primary and returns the class that they give together. It returns an error
+// if a primary does not answer, if one is unfit, or if their clocks are too far apart; with opening
+// also if one is a replica.
 func (h *Health) checkServer(ctx context.Context, opening bool) (durabilityClass, error) {
 	found, err := primaries(ctx, h.client)
 	if err != nil {

@@ -35,8 +35,8 @@ type primary struct {
 	ahead  time.Duration     // by how much its clock is ahead of this machine's
 }
 
-// primaries asks the server, or each primary of a cluster. It returns the primaries in the order of their addresses, beside an error
-// those that did answer.
+// primaries asks the server, or each primary of a cluster. It returns the primaries in the order of
+// their addresses, beside an error those that did answer.
 func primaries(ctx context.Context, client redis.UniversalClient) ([]primary, error) {
 	var mu sync.Mutex
 	var found []primary
@@ -89,7 +89,8 @@ func ask(ctx context.Context, c redis.UniversalClient) (primary, error) {
 	}
 	here := begin.Add(time.Since(begin) / 2)
 	p := primary{addr: route.AddrOf(c), info: ParseInfo(text), ahead: now.Sub(here)}
-	// Some providers hide CONFIG. Then the settings are unknown, and lacksFsync assumes the weakest.
+	// Some providers hide CONFIG. Then the settings are unknown, and lacksFsync assumes the
+	// weakest.
 	if got, err := c.ConfigGet(ctx, "*appendfsync*").Result(); err == nil {
 		p.config = got
 	}
@@ -110,8 +111,8 @@ func ParseInfo(text string) map[string]string {
 	return out
 }
 
-// version returns the name of the server's program with its own version. Valkey also reports the version of Redis with which it is
-// compatible; the checks compare that one.
+// version returns the name of the server's program with its own version. Valkey also reports the
+// version of Redis with which it is compatible; the checks compare that one.
 func (p *primary) version() string {
 	if v := p.info["valkey_version"]; v != "" {
 		return "Valkey " + v
@@ -119,8 +120,8 @@ func (p *primary) version() string {
 	return "Redis " + p.info["redis_version"]
 }
 
-// checkMode returns an error if the client is of another kind than its server, because such a client may work at first and fail
-// later.
+// checkMode returns an error if the client is of another kind than its server, because such a
+// client may work at first and fail later.
 func (h *Health) checkMode(ctx context.Context) error {
 	if _, ok := h.client.(*redis.ClusterClient); ok {
 		return nil // its calls fail unless the server answers CLUSTER SLOTS
@@ -175,7 +176,8 @@ func (p *primary) replicas() int {
 	return n
 }
 
-// replicaList returns what the server reports of each of its replicas: ip, port, state, offset, lag.
+// replicaList returns what the server reports of each of its replicas: ip, port, state, offset,
+// lag.
 func (p *primary) replicaList() []map[string]string {
 	var out []map[string]string
 	for i := 0; ; i++ {
@@ -206,8 +208,8 @@ func apartOf(found []primary) time.Duration {
 	return slices.MaxFunc(found, byClock).ahead - slices.MinFunc(found, byClock).ahead
 }
 
-// Older reports whether version is older than the version than; both have the form 7.0.15. A version of another form counts as
-// older.
+// Older reports whether version is older than the version than; both have the form 7.0.15. A
+// version of another form counts as older.
 func Older(version, than string) bool {
 	a, errA := numbers(version)
 	b, errB := numbers(than)

@@ -19,7 +19,8 @@ import (
 type lacking struct {
 	// needed has the rights without which some call would fail, perhaps in the middle of a script.
 	needed []string
-	// listening has the rights to notifications, without which waiting claims are up to a second late.
+	// listening has the rights to notifications, without which waiting claims are up to a second
+	// late.
 	listening []string
 }
 
@@ -32,8 +33,8 @@ func (l lacking) err() error {
 		strings.Join(l.needed, " "), punctual.ErrUnsupported)
 }
 
-// lackingRights finds out which rights this user lacks, but for the right to subscribe, by trying commands on each primary, which
-// changes nothing. The rights that it returns are sorted.
+// lackingRights finds out which rights this user lacks, but for the right to subscribe, by trying
+// commands on each primary, which changes nothing. The rights that it returns are sorted.
 func (h *Health) lackingRights(ctx context.Context) (lacking, error) {
 	var mu sync.Mutex
 	var l lacking
@@ -58,8 +59,9 @@ func sortedSet(words []string) []string {
 	return slices.Compact(words)
 }
 
-// tryCommands tries what the store needs outside of scripts, and returns the rights that are lacking. The commands on keys that the
-// store also sends outside of scripts are among those of tryScripted.
+// tryCommands tries what the store needs outside of scripts, and returns the rights that are
+// lacking. The commands on keys that the store also sends outside of scripts are among those of
+// tryScripted.
 func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (needed []string, err error) {
 	noScript := strings.Repeat("0", 40)
 	tries := []struct {
@@ -91,7 +93,8 @@ func (h *Health) tryCommands(ctx context.Context, c redis.UniversalClient) (need
 	return needed, nil
 }
 
-// tryScripted tries the commands that scripts run. It returns pairs of a refused command and the server's error.
+// tryScripted tries the commands that scripts run. It returns pairs of a refused command and the
+// server's error.
 func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]string, error) {
 	said, err := c.Eval(ctx, script.Rights.Text, h.triedKeys(), h.o.Names.Never(), h.o.Names.NeverChannel()).StringSlice()
 	switch {
@@ -103,8 +106,9 @@ func (h *Health) tryScripted(ctx context.Context, c redis.UniversalClient) ([]st
 	return nil, fmt.Errorf("rights: %w", errkind.OfRead(err))
 }
 
-// triedKeys returns the keys for the scripts that are tried. There are some because some proxies let no script pass without keys.
-// On a cluster there are none, because each node is asked and no key is on all nodes.
+// triedKeys returns the keys for the scripts that are tried. There are some because some proxies
+// let no script pass without keys. On a cluster there are none, because each node is asked and no
+// key is on all nodes.
 func (h *Health) triedKeys() []string {
 	if _, ok := h.client.(*redis.ClusterClient); ok {
 		return nil
@@ -112,7 +116,8 @@ func (h *Health) triedKeys() []string {
 	return []string{h.o.Names.Store(), h.o.Names.Never()}
 }
 
-// lackingToListen tries to subscribe to notifications, which takes a connection of its own, and returns the rights that are lacking.
+// lackingToListen tries to subscribe to notifications, which takes a connection of its own, and
+// returns the rights that are lacking.
 func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
 	sub := h.client.Subscribe(ctx, h.o.Names.NeverChannel())
 	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
@@ -126,7 +131,8 @@ func (h *Health) lackingToListen(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("subscribe: %w", errkind.OfRead(err))
 }
 
-// add adds the rights with which the refused commands that tryScripted has returned would have passed.
+// add adds the rights with which the refused commands that tryScripted has returned would have
+// passed.
 func (l *lacking) add(said []string, n keys.Names) {
 	for i := 0; i+1 < len(said); i += 2 {
 		right := rightOf(strings.ToLower(said[i]), said[i+1], n)
@@ -138,8 +144,9 @@ func (l *lacking) add(said []string, n keys.Names) {
 	}
 }
 
-// rightOf returns the right with which a refused command would have passed: to run the command, or to use its key or channel. said is
-// the server's error. If that names a command, it may be another one than was tried, such as SELECT, which a client sends first.
+// rightOf returns the right with which a refused command would have passed: to run the command, or
+// to use its key or channel. said is the server's error. If that names a command, it may be another
+// one than was tried, such as SELECT, which a client sends first.
 func rightOf(command, said string, n keys.Names) string {
 	name := errkind.RefusedCommand(said)
 	switch {

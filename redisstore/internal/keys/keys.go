@@ -1,5 +1,5 @@
-// Package keys makes the names of a store's keys and channels in Redis. It also computes which partition a message or a token
-// belongs to.
+// Package keys makes the names of a store's keys and channels in Redis. It also computes which
+// partition a message or a token belongs to.
 package keys
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// DefaultPrefix stands in front of all keys and channels unless redisstore.Options has another Prefix.
+// DefaultPrefix stands in front of all keys and channels unless redisstore.Options has another
+// Prefix.
 const DefaultPrefix = "punctual:"
 
 // maxPrefixBytes bounds the prefix that New is given.
@@ -23,7 +24,8 @@ const maxPrefixBytes = 128
 // Names makes the names of keys and channels. They begin with Prefix.
 type Names struct{ Prefix string }
 
-// New returns the Names with a prefix, or ErrInvalid for one that no store may have; the empty prefix stands for DefaultPrefix.
+// New returns the Names with a prefix, or ErrInvalid for one that no store may have; the empty
+// prefix stands for DefaultPrefix.
 func New(prefix string) (Names, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -37,22 +39,25 @@ func New(prefix string) (Names, error) {
 // Store returns the key of the hash that belongs to the whole store: its format, epoch and clock.
 func (n Names) Store() string { return n.Prefix + "store" }
 
-// Topics returns the key of the sorted set with the names of all topics, and perhaps of some that are not there.
+// Topics returns the key of the sorted set with the names of all topics, and perhaps of some that
+// are not there.
 func (n Names) Topics() string { return n.Prefix + "topics" }
 
 // Companions returns the channel on which processes tell of new companions.
 func (n Names) Companions() string { return n.Prefix + "companions" }
 
-// Partition is a part of a topic. All its keys are in one hash slot. The keys of the partition with the same number of each
-// companion of the topic are in that slot, too, so that one script can change a message of the topic and one of a companion.
+// Partition is a part of a topic. All its keys are in one hash slot. The keys of the partition with
+// the same number of each companion of the topic are in that slot, too, so that one script can
+// change a message of the topic and one of a companion.
 type Partition struct {
 	Topic  string
 	Number int    // 0 to 255
 	Tag    string // prefix, hash tag, name of the companion and a colon, with which all its keys begin
 }
 
-// Partition returns the partition of a topic with that number. For example, the keys of partition 3 of orders begin with
-// "{orders#3}:" behind the prefix, and those of orders@events with "{orders#3}@events:".
+// Partition returns the partition of a topic with that number. For example, the keys of partition 3
+// of orders begin with "{orders#3}:" behind the prefix, and those of orders@events with
+// "{orders#3}@events:".
 func (n Names) Partition(topic string, number int) Partition {
 	parent, companion := storekit.Companion(topic)
 	if companion != "" {
@@ -61,14 +66,15 @@ func (n Names) Partition(topic string, number int) Partition {
 	return Partition{Topic: topic, Number: number, Tag: n.Prefix + "{" + parent + "#" + strconv.Itoa(number) + "}" + companion + ":"}
 }
 
-// Count is how many keys Partition.Keys returns. The hashes of records and the keys of finished records come beside these.
+// Count is how many keys Partition.Keys returns. The hashes of records and the keys of finished
+// records come beside these.
 const Count = 8
 
 // Settings is the index, in what Partition.Keys returns, of the hash g, which has the settings.
 const Settings = 6
 
-// Args remembers the keys of partitions as arguments of scripts, so that the strings are made once and not for each call. All
-// methods are safe for concurrent use.
+// Args remembers the keys of partitions as arguments of scripts, so that the strings are made once
+// and not for each call. All methods are safe for concurrent use.
 type Args struct {
 	mu sync.RWMutex
 	of map[string]args // guarded by mu: by Partition.Tag; the slices never change
@@ -78,16 +84,18 @@ type Args struct {
 type args struct {
 	own     []any // what Partition.Keys returns
 	records []any // of its two hashes of records
-	// events are the keys of the partition of the companion events, finished those of the finished records. Both are empty until
-	// a script has asked for them.
+	// events are the keys of the partition of the companion events, finished those of the finished
+	// records. Both are empty until a script has asked for them.
 	events, finished []any
 }
 
-// mostArgs is how many partitions Args remembers at most. Args forgets all of them before it would remember more.
+// mostArgs is how many partitions Args remembers at most. Args forgets all of them before it would
+// remember more.
 const mostArgs = 10_000
 
-// Of returns the keys of p for a script without records: those of the partition, and behind them those of the finished records
-// once a script has asked for these. The caller must not change the slice.
+// Of returns the keys of p for a script without records: those of the partition, and behind them
+// those of the finished records once a script has asked for these. The caller must not change the
+// slice.
 func (k *Args) Of(p Partition) []any {
 	a := k.get(p)
 	if len(a.finished) == 0 {
@@ -96,8 +104,9 @@ func (k *Args) Of(p Partition) []any {
 	return slices.Concat(a.own, a.finished)
 }
 
-// WithRecords returns the keys of p for a script with records. Behind the two hashes of records stand the keys beside, which are none
-// of p, and then the keys of events and of finished records once a script has asked for these.
+// WithRecords returns the keys of p for a script with records. Behind the two hashes of records
+// stand the keys beside, which are none of p, and then the keys of events and of finished records
+// once a script has asked for these.
 func (k *Args) WithRecords(p Partition, beside ...any) []any {
 	a := k.get(p)
 	names := append(make([]any, 0, Count+records+len(beside)+len(a.events)+len(a.finished)), a.own...)
@@ -119,22 +128,25 @@ func (k *Args) get(p Partition) args {
 	return k.change(p, func(*args) {})
 }
 
-// AddFinished remembers that a partition may have finished records, so that all further scripts for it get their keys. names
-// are the keys of a script for that partition; AddFinished returns them with the keys of the finished records added.
+// AddFinished remembers that a partition may have finished records, so that all further scripts for
+// it get their keys. names are the keys of a script for that partition; AddFinished returns them
+// with the keys of the finished records added.
 func (k *Args) AddFinished(names []any) []any {
 	p := ofKey(names[0])
 	a := k.change(p, func(a *args) { a.finished = anys(p.Finished()) })
 	return slices.Concat(names, a.finished)
 }
 
-// AddEvents remembers that a script of a partition adds events, so that all further scripts with records for that partition get
-// the keys of the companion events. names are the keys of such a script; AddEvents returns them with the keys of the companion in
-// front of those of the finished records.
+// AddEvents remembers that a script of a partition adds events, so that all further scripts with
+// records for that partition get the keys of the companion events. names are the keys of such a
+// script; AddEvents returns them with the keys of the companion in front of those of the finished
+// records.
 func (k *Args) AddEvents(names []any) []any {
 	p := ofKey(names[0])
 	events := Partition{Tag: p.Tag[:strings.LastIndexByte(p.Tag, '}')+1] + "@events:"}
 	a := k.change(p, func(a *args) { a.events = anys(events.Keys()) })
-	// a.finished does not say whether names has the keys of the finished records, because other calls change it meanwhile.
+	// a.finished does not say whether names has the keys of the finished records, because other
+	// calls change it meanwhile.
 	end := len(names)
 	if finished := anys(p.Finished()); names[end-1] == finished[len(finished)-1] {
 		end -= len(finished)
@@ -148,7 +160,8 @@ func ofKey(first any) Partition {
 	return Partition{Tag: key[:len(key)-1]}
 }
 
-// Others returns, of the partitions that the given keys belong to, the tags of all but the first one.
+// Others returns, of the partitions that the given keys belong to, the tags of all but the first
+// one.
 func Others(names []any) (tags []string) {
 	own := ofKey(names[0]).Tag
 	for _, name := range names {
@@ -184,14 +197,16 @@ func anys(names []string) (all []any) {
 	return all
 }
 
-// tokenStep is TOKEN_STEP of lua/start.lua: a token modulo tokenStep is the number of its partition.
+// tokenStep is TOKEN_STEP of lua/start.lua: a token modulo tokenStep is the number of its
+// partition.
 const tokenStep = limits.MaxPartitions
 
 // OfToken returns the number of the partition that gave a token.
 func OfToken(token int64) int { return int(uint64(token) % tokenStep) }
 
-// Home returns the number of the partition, of n, that a message with the given ID belongs to: the 64-bit FNV-1a hash of the ID's
-// stem, its upper half combined with the lower one by XOR, modulo n. So IDs with one stem (storekit.Stem) have one home.
+// Home returns the number of the partition, of n, that a message with the given ID belongs to: the
+// 64-bit FNV-1a hash of the ID's stem, its upper half combined with the lower one by XOR, modulo n.
+// So IDs with one stem (storekit.Stem) have one home.
 func Home(id string, n int) int {
 	h, stem := uint64(14695981039346656037), storekit.Stem(id)
 	for i := range len(stem) {
@@ -200,8 +215,8 @@ func Home(id string, n int) int {
 	return int((h ^ h>>32) & (1<<32 - 1) % uint64(n))
 }
 
-// HomeStem returns a short text without "~" whose home among n partitions is the one with that number. The IDs of the events of
-// that partition begin with it (storekit.EventID).
+// HomeStem returns a short text without "~" whose home among n partitions is the one with that
+// number. The IDs of the events of that partition begin with it (storekit.EventID).
 func HomeStem(number, n int) string {
 	for i := 0; ; i++ {
 		if stem := strconv.Itoa(i); Home(stem, n) == number {
@@ -210,7 +225,8 @@ func HomeStem(number, n int) string {
 	}
 }
 
-// Keys returns the first keys of each script that begins with lua/start.lua, in the order given there.
+// Keys returns the first keys of each script that begins with lua/start.lua, in the order given
+// there.
 func (p Partition) Keys() []string {
 	return []string{p.Tag + "t", p.Tag + "l", p.Tag + "d", p.Tag + "f", p.Tag + "m", p.Tag + "s", p.Tag + "g", p.Tag + "x"}
 }
@@ -221,9 +237,9 @@ func (p Partition) Channel() string { return p.Tag + "notify" }
 // Records returns the key of hash i, 0 or 1, of records. A record has the answer that a call got.
 func (p Partition) Records(i int64) string { return p.Tag + "r" + strconv.FormatInt(i, 10) }
 
-// Finished returns the keys of the finished records: the hash h of the records, and the sorted set u of the times at which
-// they are past their retention. A script is given them only if there may be such records, as its last two keys: it recognizes
-// them by the last letter of its last key.
+// Finished returns the keys of the finished records: the hash h of the records, and the sorted set
+// u of the times at which they are past their retention. A script is given them only if there may
+// be such records, as its last two keys: it recognizes them by the last letter of its last key.
 func (p Partition) Finished() []string { return []string{p.Tag + "h", p.Tag + "u"} }
 
 // Never returns a key that does not exist, in the hash slot of the key Store.

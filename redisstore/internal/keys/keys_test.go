@@ -10,7 +10,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// The homes of an ID are part of the format. What follows the first ~ of an ID does not count, unless the ID begins with ~.
+// The homes of an ID are part of the format. What follows the first ~ of an ID does not count,
+// unless the ID begins with ~.
 func TestHome(t *testing.T) {
 	for id, want := range map[string][3]int{
 		"": {2, 1, 193}, "a": {1, 0, 192}, "order-1001": {2, 6, 30}, "01JD4Z3V9Q8XKJ6T7W5R2M1N0P": {0, 7, 175},
@@ -54,8 +55,8 @@ func TestKeysOfAPartition(t *testing.T) {
 	}
 }
 
-// The keys of the finished records are given behind all others, and only where there may be such records, because the scripts
-// recognize them by the last letter of the last key.
+// The keys of the finished records are given behind all others, and only where there may be such
+// records, because the scripts recognize them by the last letter of the last key.
 func TestFinishedKeys(t *testing.T) {
 	var a Args
 	p := Names{Prefix: "p:"}.Partition("topic", 0)
@@ -81,9 +82,9 @@ func TestFinishedKeys(t *testing.T) {
 	}
 }
 
-// The keys of events stand in front of those of the finished records, and behind all others. Where they go follows from the keys of
-// the script alone, because another call may learn of finished records of the partition, or the partition may be forgotten,
-// between two copies of one script.
+// The keys of events stand in front of those of the finished records, and behind all others. Where
+// they go follows from the keys of the script alone, because another call may learn of finished
+// records of the partition, or the partition may be forgotten, between two copies of one script.
 func TestEventKeys(t *testing.T) {
 	p := Names{Prefix: "p:"}.Partition("topic", 0)
 	events := anys(Names{Prefix: "p:"}.Partition("topic@events", 0).Keys())
@@ -112,8 +113,8 @@ func TestEventKeys(t *testing.T) {
 	}
 }
 
-// The keys and the channel of a companion are in the slot of its topic, and none is also a key of the topic or of another
-// companion.
+// The keys and the channel of a companion are in the slot of its topic, and none is also a key of
+// the topic or of another companion.
 func TestKeysOfCompanions(t *testing.T) {
 	n := Names{Prefix: "p:"}
 	seen := make(map[string]string)
@@ -137,7 +138,8 @@ func TestKeysOfCompanions(t *testing.T) {
 	}
 }
 
-// A prefix with a brace, which could put all keys into one slot, is refused, and so is one that is too long.
+// A prefix with a brace, which could put all keys into one slot, is refused, and so is one that is
+// too long.
 func TestPrefix(t *testing.T) {
 	for _, prefix := range []string{"{a}", "a}", strings.Repeat("p", maxPrefixBytes+1)} {
 		if _, err := New(prefix); !errors.Is(err, punctual.ErrInvalid) {
@@ -146,7 +148,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// P10: the keys of a partition are made once, and the number of partitions whose keys are remembered is bounded.
+// P10: the keys of a partition are made once, and the number of partitions whose keys are
+// remembered is bounded.
 func TestArgs(t *testing.T) {
 	var a Args
 	n := Names{Prefix: "p:"}

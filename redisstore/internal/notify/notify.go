@@ -1,5 +1,6 @@
-// Package notify listens to what the scripts of a store publish: the time at which a partition next needs attention. It has one
-// connection for all channels, and makes a new one when that breaks. Notifications may get lost.
+// Package notify listens to what the scripts of a store publish: the time at which a partition next
+// needs attention. It has one connection for all channels, and makes a new one when that breaks.
+// Notifications may get lost.
 package notify
 
 import (
@@ -16,14 +17,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PingEvery is how often a PING is sent. The connection counts as broken when nothing has come for twice as long, not even the
-// answer to a PING. The client's own health check is not enough, because it notices only when it cannot write, and with a proxy
-// that has forgotten the connection the client can write for a quarter of an hour.
+// PingEvery is how often a PING is sent. The connection counts as broken when nothing has come for
+// twice as long, not even the answer to a PING. The client's own health check is not enough,
+// because it notices only when it cannot write, and with a proxy that has forgotten the connection
+// the client can write for a quarter of an hour.
 const PingEvery = 3 * time.Second
 
-// The pause before a new connection doubles from reconnectPause to reconnectMost. It begins with reconnectPause again after a
-// connection that has worked for longer than reconnectMost. So a server that is back waits for the next attempt at most
-// reconnectMost. Meanwhile waiting claims poll once a second.
+// The pause before a new connection doubles from reconnectPause to reconnectMost. It begins with
+// reconnectPause again after a connection that has worked for longer than reconnectMost. So a
+// server that is back waits for the next attempt at most reconnectMost. Meanwhile waiting claims
+// poll once a second.
 const (
 	reconnectPause = 100 * time.Millisecond
 	reconnectMost  = 5 * time.Second
@@ -41,14 +44,16 @@ type Receiver interface {
 type Options struct {
 	Receiver Receiver
 	Logger   *slog.Logger
-	// Sender names the store in the notifications that its own scripts publish. The Listener skips these, because the store
-	// itself tells its claims what its scripts have changed.
+	// Sender names the store in the notifications that its own scripts publish. The Listener skips
+	// these, because the store itself tells its claims what its scripts have changed.
 	Sender string
-	// PingEvery is the time between two PINGs: the constant PingEvery, unless a test needs another time.
+	// PingEvery is the time between two PINGs: the constant PingEvery, unless a test needs another
+	// time.
 	PingEvery time.Duration
 }
 
-// Listener has a subscription to the channels of partitions. All methods are safe for concurrent use.
+// Listener has a subscription to the channels of partitions. All methods are safe for concurrent
+// use.
 type Listener struct {
 	client redis.UniversalClient
 	o      Options
@@ -79,7 +84,8 @@ func (l *Listener) Close() {
 	l.work.Wait()
 }
 
-// Subscribe has the Listener subscribe to the channel of a partition, and does not wait until it has.
+// Subscribe has the Listener subscribe to the channel of a partition, and does not wait until it
+// has.
 func (l *Listener) Subscribe(channel string, p wait.Part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,8 +113,9 @@ func (l *Listener) wake() {
 	}
 }
 
-// listen makes one connection after the other, until Close. It logs one warning for each time without notifications at a server that
-// answers. Of a server that does not, those who call it tell.
+// listen makes one connection after the other, until Close. It logs one warning for each time
+// without notifications at a server that answers. Of a server that does not, those who call it
+// tell.
 func (l *Listener) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -140,7 +147,8 @@ func (l *Listener) listen() {
 	}
 }
 
-// session listens on one connection, until that breaks or ctx ends. live reports whether anything has come.
+// session listens on one connection, until that breaks or ctx ends. live reports whether anything
+// has come.
 func (l *Listener) session(ctx context.Context) (live bool, err error) {
 	l.resubscribe()
 	sub := l.client.Subscribe(ctx)
@@ -193,7 +201,8 @@ func (l *Listener) session(ctx context.Context) (live bool, err error) {
 	}
 }
 
-// receive passes on what comes, until the connection breaks, nothing has come for the time of silence, or ctx ends.
+// receive passes on what comes, until the connection breaks, nothing has come for the time of
+// silence, or ctx ends.
 func receive(ctx context.Context, sub *redis.PubSub, events chan<- any, silence time.Duration) error {
 	for {
 		e, err := sub.ReceiveTimeout(ctx, silence)
@@ -218,8 +227,8 @@ func (l *Listener) resubscribe() {
 	}
 }
 
-// changes returns the channels to subscribe to, and those to unsubscribe from. A channel that was unsubscribed from and subscribed
-// to again is only among the former.
+// changes returns the channels to subscribe to, and those to unsubscribe from. A channel that was
+// unsubscribed from and subscribed to again is only among the former.
 func (l *Listener) changes() (joining, leaving []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,8 +246,8 @@ func (l *Listener) changes() (joining, leaving []string) {
 	return joining, leaving
 }
 
-// deliver passes one event of the connection to the Receiver. With each subscription, also one of a new connection, it calls Missed,
-// because notifications may have been published before.
+// deliver passes one event of the connection to the Receiver. With each subscription, also one of a
+// new connection, it calls Missed, because notifications may have been published before.
 func (l *Listener) deliver(event any) {
 	switch e := event.(type) {
 	case *redis.Subscription:

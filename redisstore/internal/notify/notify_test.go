@@ -21,7 +21,8 @@ import (
 var shared *redisrig.Server
 
 func TestMain(m *testing.M) {
-	// A connection pool of go-redis that could not dial goes on trying for up to a second after it was closed.
+	// A connection pool of go-redis that could not dial goes on trying for up to a second after it
+	// was closed.
 	dialling := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	os.Exit(redisrig.Run(m, &shared, func() error { return goleak.Find(dialling) }))
 }
@@ -54,7 +55,8 @@ func (l *logged) count(prefix string) (n int) {
 	return n
 }
 
-// received is a Receiver that keeps what a Listener has passed on. A call of Missed is an event at the time missed.
+// received is a Receiver that keeps what a Listener has passed on. A call of Missed is an event at
+// the time missed.
 type received struct {
 	mu  sync.Mutex
 	all []event // guarded by mu
@@ -122,8 +124,9 @@ func do(t *testing.T, s *redisrig.Server, words ...string) string {
 	return answer
 }
 
-// P11: a Listener passes on what others publish, and once it has subscribed also that something may have been missed before. It does
-// not pass on what its own store has published. A notification without a readable time counts as missed.
+// P11: a Listener passes on what others publish, and once it has subscribed also that something may
+// have been missed before. It does not pass on what its own store has published. A notification
+// without a readable time counts as missed.
 func TestWhatIsPassedOn(t *testing.T) {
 	l, r, _ := listen(t, shared)
 	p := wait.Part{Topic: "orders"}
@@ -140,7 +143,8 @@ func TestWhatIsPassedOn(t *testing.T) {
 	}
 }
 
-// A channel that was unsubscribed from has one subscriber less; one that was then subscribed to again is still passed on.
+// A channel that was unsubscribed from has one subscriber less; one that was then subscribed to
+// again is still passed on.
 func TestUnsubscribe(t *testing.T) {
 	l, r, _ := listen(t, shared)
 	for _, name := range []string{"stays", "goes"} {
@@ -161,8 +165,8 @@ func TestUnsubscribe(t *testing.T) {
 	waitUntil(t, "the other one is not", func() bool { return r.count(event{wait.Part{Topic: "stays"}, 7}) == 1 })
 }
 
-// An outage is no warning of the Listener, because those who call the server tell of the outage. After the outage the Listener
-// subscribes again.
+// An outage is no warning of the Listener, because those who call the server tell of the outage.
+// After the outage the Listener subscribes again.
 func TestAnOutageIsNotToldHere(t *testing.T) {
 	server := redisrig.Start(t)
 	l, r, log := listen(t, server)
@@ -182,7 +186,8 @@ func TestAnOutageIsNotToldHere(t *testing.T) {
 	}
 }
 
-// A server that answers but gives no notifications is one warning, however often the Listener tries.
+// A server that answers but gives no notifications is one warning, however often the Listener
+// tries.
 func TestRefusedNotificationsAreToldOnce(t *testing.T) {
 	server := redisrig.Start(t)
 	do(t, server, "ACL", "SETUSER", "default", "resetchannels")

@@ -11,7 +11,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 )
 
-// docs/format-redis.md decodes a message byte by byte. Read decodes the bytes on that page to what the page says.
+// docs/format-redis.md decodes a message byte by byte. Read decodes the bytes on that page to what
+// the page says.
 func TestBytesInTheDocument(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/format-redis.md")
 	if err != nil {
@@ -48,7 +49,8 @@ func TestBytesInTheDocument(t *testing.T) {
 	}
 }
 
-// bytesBehind returns the bytes that stand at the beginnings of the lines behind a heading, up to the end of its block.
+// bytesBehind returns the bytes that stand at the beginnings of the lines behind a heading, up to
+// the end of its block.
 func bytesBehind(t *testing.T, page, heading string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, heading+"\n")

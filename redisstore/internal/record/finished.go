@@ -13,8 +13,9 @@ import (
 //	version(3 bits)=1 flags(3 bits) outcome(2 bits) at(6) keep(5) created(6) due(7, signed)
 //	[at less the beginning of the lease(5)] [firstDue(7, signed)] [attempt(4) failures(1) { failure }]
 //
-// A failure is encoded as in a state. The flags say which of the parts in brackets are there. Without the field attempt the message
-// had one attempt if the beginning of a lease is there, and none otherwise.
+// A failure is encoded as in a state. The flags say which of the parts in brackets are there.
+// Without the field attempt the message had one attempt if the beginning of a lease is there, and
+// none otherwise.
 const (
 	finishedVersion   = 1
 	finishedDelivered = 4
@@ -28,8 +29,8 @@ var outcomes = [...]punctual.Outcome{punctual.OutcomeAcked, punctual.OutcomeCanc
 // OutcomeNumber returns the number of an outcome in a finished record.
 func OutcomeNumber(o punctual.Outcome) int { return slices.Index(outcomes[:], o) }
 
-// ReadFinished decodes a finished record. The result refers to no memory of raw. A record that is cut off, is too long, or has
-// another version or an unknown outcome is ErrCorrupt.
+// ReadFinished decodes a finished record. The result refers to no memory of raw. A record that is
+// cut off, is too long, or has another version or an unknown outcome is ErrCorrupt.
 func ReadFinished(topic, id, raw string) (punctual.Finished, error) {
 	d := decoder{b: raw}
 	kind := d.byte()

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// Scripts take lists of short values as one value in the form of msgpack (msgpack.org), because Redis and this program are both
-// quicker with one value than with thousands. Only what the scripts need is here: arrays, strings and numbers.
+// Scripts take lists of short values as one value in the form of msgpack (msgpack.org), because
+// Redis and this program are both quicker with one value than with thousands. Only what the scripts
+// need is here: arrays, strings and numbers.
 
 const (
 	packFixString = 0xa0 // and the length, below 32
@@ -17,7 +18,8 @@ const (
 	packArray32   = 0xdd
 )
 
-// PackedBytes bounds how many bytes a packed number, the head of an array or the head of a string has.
+// PackedBytes bounds how many bytes a packed number, the head of an array or the head of a string
+// has.
 const PackedBytes = 9
 
 // PackArray packs the head of an array, of which n values follow.

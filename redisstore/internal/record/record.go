@@ -1,4 +1,5 @@
-// Package record has the binary forms of a message in Redis, and of the lists that scripts are given. It has no state.
+// Package record has the binary forms of a message in Redis, and of the lists that scripts are
+// given. It has no state.
 package record
 
 import (
@@ -17,8 +18,8 @@ import (
 // The binary forms of a message. Numbers are little-endian; double is an IEEE 754 double that
 // holds a whole number below 2^53, because that is what Lua reckons with.
 //
-// What never changes (hash m). Of a pushed message the scripts write the fields up to due, and this program the rest; the message
-// of an event is written by the scripts as a whole (lua/events.lua):
+// What never changes (hash m). Of a pushed message the scripts write the fields up to due, and this
+// program the rest; the message of an event is written by the scripts as a whole (lua/events.lua):
 //
 //	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)] [remember(double)]
 //	[uvarint length, block of attributes (storekit.Attributes)]
@@ -31,17 +32,21 @@ import (
 //	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
-// A message of version 2 has the field remember, for how long its ID is remembered, at a place where scripts find it; the block
-// of attributes says the same to this program. From its push on such a message has a state of version 3, which repeats remember.
-// A state of version 2 or 3 says when the message was created and when its lease began. firstDue and expireAfter are there if
-// the flags say so; without firstDue the first due time is due. docs/format-redis.md has the rules for changing these forms.
+// A message of version 2 has the field remember, for how long its ID is remembered, at a place
+// where scripts find it; the block of attributes says the same to this program. From its push on
+// such a message has a state of version 3, which repeats remember. A state of version 2 or 3 says
+// when the message was created and when its lease began. firstDue and expireAfter are there if the
+// flags say so; without firstDue the first due time is due. docs/format-redis.md has the rules for
+// changing these forms.
 const (
 	formatVersion = 1
-	// timedVersion is the version of a state with the times created and began, which finished records and events need.
+	// timedVersion is the version of a state with the times created and began, which finished
+	// records and events need.
 	timedVersion = 2
 	// rememberVersion is the version of a state with these times and remember.
 	rememberVersion = 3
-	// HeadBytes is the length of a message from version to maxAttempts, which is all that comes before the optional fields.
+	// HeadBytes is the length of a message from version to maxAttempts, which is all that comes
+	// before the optional fields.
 	HeadBytes = 21
 )
 
@@ -52,8 +57,8 @@ const (
 	flagExpires    = 4
 	flagFirst      = 16 // of a state
 	flagAttributes = 8  // of a message: a block of attributes is there
-	// flagRemember is added to the first byte of a message and makes version 2 of version 1 there, so that it needs no bit of its
-	// own.
+	// flagRemember is added to the first byte of a message and makes version 2 of version 1 there,
+	// so that it needs no bit of its own.
 	flagRemember = 16
 	// flagLeaseTimes is added to the version of a state.
 	flagLeaseTimes = 16
@@ -80,8 +85,9 @@ type Message struct {
 	Failures []punctual.Failure
 }
 
-// Read reads the two records of a message. state is empty for a message without a state: it waits as it was pushed, or is under a
-// compact lease, whose token is in the score. The Message refers to no memory of the records.
+// Read reads the two records of a message. state is empty for a message without a state: it waits
+// as it was pushed, or is under a compact lease, whose token is in the score. The Message refers to
+// no memory of the records.
 func Read(id, message, state string) (Message, error) {
 	m, err := readMessage(id, message)
 	if err == nil && state != "" {
@@ -138,7 +144,8 @@ func Flags(m *punctual.NewMessage) (flags byte) {
 	return flags
 }
 
-// AppendRest appends the part of a message's record that this program writes, which is all behind due.
+// AppendRest appends the part of a message's record that this program writes, which is all behind
+// due.
 func AppendRest(b []byte, m *punctual.NewMessage) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.MaxAttempts))
 	if m.ExpireAfter > 0 {
@@ -257,8 +264,9 @@ func (m *Message) In(topic, id string) punctual.Message {
 	return out
 }
 
-// Millis returns a number of milliseconds as a duration. The longest ExpireAfter, of 292 years, was rounded up to whole milliseconds
-// and does not fit any more. For it Millis returns the longest Duration, which storekit.CeilDuration rounds up to that number again.
+// Millis returns a number of milliseconds as a duration. The longest ExpireAfter, of 292 years, was
+// rounded up to whole milliseconds and does not fit any more. For it Millis returns the longest
+// Duration, which storekit.CeilDuration rounds up to that number again.
 func Millis(ms int64) time.Duration {
 	if ms > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64

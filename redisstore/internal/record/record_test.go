@@ -19,7 +19,8 @@ func pushed(m *punctual.NewMessage, created, due int64) string {
 	return string(AppendRest(AppendDouble(AppendDouble(b, float64(created)), float64(due)), m))
 }
 
-// stateOf is a state of version 1 as the scripts write it, with the token 256, at most 3 attempts and no failures.
+// stateOf is a state of version 1 as the scripts write it, with the token 256, at most 3 attempts
+// and no failures.
 func stateOf(flags, reason byte, attempt uint32, due int64, more ...byte) string {
 	b := binary.LittleEndian.AppendUint32([]byte{1, flags, reason, 0}, attempt)
 	b = AppendDouble(AppendDouble(b, 256), float64(due))
@@ -77,7 +78,8 @@ func TestStateWithTimes(t *testing.T) {
 	}
 }
 
-// A state with times and remember is read like one without. A state of a version that there is not is damage.
+// A state with times and remember is read like one without. A state of a version that there is not
+// is damage.
 func TestStateWithRemember(t *testing.T) {
 	message := pushed(&punctual.NewMessage{Remember: time.Hour}, 1000, 2000)
 	state := stateOf(flagFirst|flagExpires, 0, 4, 5000, AppendDouble(AppendDouble(AppendDouble(AppendDouble(AppendDouble(nil, 1000), 4500), 3.6e6), 3000), 60)...)
@@ -92,8 +94,8 @@ func TestStateWithRemember(t *testing.T) {
 	}
 }
 
-// A finished record is read with and without its optional parts. A record that is cut off, too long, of another version or with an
-// unknown outcome is damage (P13).
+// A finished record is read with and without its optional parts. A record that is cut off, too
+// long, of another version or with an unknown outcome is damage (P13).
 func TestFinished(t *testing.T) {
 	ms := func(b []byte, n int64, bytes int) []byte {
 		return append(b, binary.LittleEndian.AppendUint64(nil, uint64(n))[:bytes]...)
@@ -131,8 +133,8 @@ func TestFinished(t *testing.T) {
 	}
 }
 
-// P13: a message that is cut off before its body is damage, and so are a state that is cut off, a message of a version that there is
-// not and a state with an unknown reason.
+// P13: a message that is cut off before its body is damage, and so are a state that is cut off, a
+// message of a version that there is not and a state with an unknown reason.
 func TestDamage(t *testing.T) {
 	headers := map[string]string{"name": "value"}
 	message, state := pushed(&punctual.NewMessage{Headers: headers}, 1, 2), stateOf(0, 0, 1, 2)
@@ -161,8 +163,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A message from before there were blocks of attributes has remember at its old place alone, and is still read. Bytes that are no
-// block, where the flags say that there is one, are damage.
+// A message from before there were blocks of attributes has remember at its old place alone, and is
+// still read. Bytes that are no block, where the flags say that there is one, are damage.
 func TestMessageWithoutABlock(t *testing.T) {
 	b := []byte{(formatVersion + 1) << 4}
 	head := binary.LittleEndian.AppendUint32(AppendDouble(AppendDouble(b, 1000), 2000), 3)

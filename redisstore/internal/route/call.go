@@ -12,18 +12,21 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// A call whose answer is lost is sent again, with the same number and deadline. lua/call.lua keeps the last answer that each
-// caller got to a call that changed something, and carries a call out once. So a broken connection or a failover costs time, but
-// the caller learns the outcome as long as one copy gets an answer. A copy that arrives after the deadline, by the store's clock,
-// changes no message and no setting. A copy of a call that its caller has given up may still arrive before the deadline: unanswered.go
-// has it refused, so that it cannot undo a later call of the same store.
+// A call whose answer is lost is sent again, with the same number and deadline. lua/call.lua keeps
+// the last answer that each caller got to a call that changed something, and carries a call out
+// once. So a broken connection or a failover costs time, but the caller learns the outcome as long
+// as one copy gets an answer. A copy that arrives after the deadline, by the store's clock, changes
+// no message and no setting. A copy of a call that its caller has given up may still arrive before
+// the deadline: unanswered.go has it refused, so that it cannot undo a later call of the same
+// store.
 
-// CallTime is how far ahead the deadline of a call is, in ms, unless the context, or the time of the request that it carries, ends
-// before. Until the deadline copies of the call may take effect.
+// CallTime is how far ahead the deadline of a call is, in ms, unless the context, or the time of
+// the request that it carries, ends before. Until the deadline copies of the call may take effect.
 const CallTime = 15_000
 
-// recorded runs a Recorded script. A call may be refused as late although it is new, because this process has guessed the
-// server's clock wrong. Then recorded sends it with a new deadline, if certainly no copy was carried out, in all Tries times at most.
+// recorded runs a Recorded script. A call may be refused as late although it is new, because this
+// process has guessed the server's clock wrong. Then recorded sends it with a new deadline, if
+// certainly no copy was carried out, in all Tries times at most.
 func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args []any) (*script.Answer, error) {
 	c := r.slots.begin()
 	defer r.slots.end(c)
@@ -48,8 +51,9 @@ func (r *Router) recorded(ctx context.Context, sc *script.Script, p keys.Partiti
 	}
 }
 
-// slots makes the callers that lua/call.lua knows: one for each slot 0, 1, 2 .... A slot has one call under way at a time, so there
-// are as many slots as the most calls that this store ever had under way at once.
+// slots makes the callers that lua/call.lua knows: one for each slot 0, 1, 2 .... A slot has one
+// call under way at a time, so there are as many slots as the most calls that this store ever had
+// under way at once.
 type slots struct {
 	sender string // Options.Sender
 

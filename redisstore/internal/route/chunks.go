@@ -11,28 +11,30 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/wait"
 )
 
-// Chunks divides the items of a call into chunks: each has items of one partition, and no more than one script may take. Run sends
-// the chunks. Each partition has a queue of chunks, in which the items keep their order; the scripts of a queue run one after the
-// other.
+// Chunks divides the items of a call into chunks: each has items of one partition, and no more than
+// one script may take. Run sends the chunks. Each partition has a queue of chunks, in which the
+// items keep their order; the scripts of a queue run one after the other.
 //
-// Nodes are asked side by side. Where several nodes are asked, Run does not wait for one that does not answer for a second (P14), or
-// longer with class replicated. The items that have no answer by then get an error, and an answer that comes later is dropped.
+// Nodes are asked side by side. Where several nodes are asked, Run does not wait for one that does
+// not answer for a second (P14), or longer with class replicated. The items that have no answer by
+// then get an error, and an answer that comes later is dropped.
 //
 // N is what the caller keeps with each chunk. A Chunks is for one goroutine.
 type Chunks[N any] struct {
 	r *Router
 	// Pack makes the arguments of the script for a chunk. It is not called once Run has returned.
 	Pack func(c *Chunk[N]) []any
-	// Ask runs the script, and returns what takes in the answer. take is called by one chunk at a time, and not at all once Run
-	// has returned.
+	// Ask runs the script, and returns what takes in the answer. take is called by one chunk at a
+	// time, and not at all once Run has returned.
 	Ask func(ctx context.Context, c *Chunk[N], args []any) (take func() error, err error)
-	// Fits, unless nil, reports whether a script with the items of c may have item i as well. The limits of package script hold in
-	// any case. The first item of a chunk needs to fit neither.
+	// Fits, unless nil, reports whether a script with the items of c may have item i as well. The
+	// limits of package script hold in any case. The first item of a chunk needs to fit neither.
 	Fits func(c *Chunk[N], i int) bool
 
 	all []*Chunk[N]
-	// last is the chunk to which the latest item was added; it is the last one of its partition. tails has the last chunk of each
-	// other partition, and is nil for most calls, because these have one partition.
+	// last is the chunk to which the latest item was added; it is the last one of its partition.
+	// tails has the last chunk of each other partition, and is nil for most calls, because these
+	// have one partition.
 	last  *Chunk[N]
 	tails map[wait.Part]*Chunk[N]
 
@@ -66,7 +68,8 @@ func (g *Chunks[N]) Empty() bool { return len(g.all) == 0 }
 // All returns the chunks, in the order in which their first items were added.
 func (g *Chunks[N]) All() []*Chunk[N] { return g.all }
 
-// Add adds item i to the queue of a partition, and returns its chunk. bytes counts against the limit of a script.
+// Add adds item i to the queue of a partition, and returns its chunk. bytes counts against the
+// limit of a script.
 func (g *Chunks[N]) Add(to wait.Part, i, bytes int) *Chunk[N] {
 	c := g.last
 	if c != nil && c.part() != to {
@@ -90,8 +93,8 @@ func (g *Chunks[N]) Add(to wait.Part, i, bytes int) *Chunk[N] {
 	return c
 }
 
-// Run sends the chunks of all partitions. After a chunk that failed no other chunk of its partition is sent. When Run
-// returns, each chunk without an answer has its error.
+// Run sends the chunks of all partitions. After a chunk that failed no other chunk of its partition
+// is sent. When Run returns, each chunk without an answer has its error.
 func (g *Chunks[N]) Run(ctx context.Context) {
 	var queues []Work
 	for _, c := range g.all {
@@ -108,8 +111,8 @@ func (g *Chunks[N]) Run(ctx context.Context) {
 	g.leave()
 }
 
-// runQueue sends the chunks of a partition, beginning with c. Those after one that failed get a definite error, because they are
-// not sent.
+// runQueue sends the chunks of a partition, beginning with c. Those after one that failed get a
+// definite error, because they are not sent.
 func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 	var failed error
 	for ; c != nil; c = c.next {
@@ -133,7 +136,8 @@ func (g *Chunks[N]) runQueue(ctx context.Context, c *Chunk[N], late func()) {
 	}
 }
 
-// begin packs a chunk. It reports false, and packs nothing, if Run has returned, because the items are the caller's again then.
+// begin packs a chunk. It reports false, and packs nothing, if Run has returned, because the items
+// are the caller's again then.
 func (g *Chunks[N]) begin(c *Chunk[N]) ([]any, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -158,7 +162,8 @@ func (g *Chunks[N]) end(c *Chunk[N], take func() error, err error) error {
 	return err
 }
 
-// leave gives each chunk that has no answer yet an error, because Run does not wait for its node any more.
+// leave gives each chunk that has no answer yet an error, because Run does not wait for its node
+// any more.
 func (g *Chunks[N]) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,11 +180,13 @@ func (g *Chunks[N]) leave() {
 	}
 }
 
-// UnsentBehind is Unsent for an item that was not sent because something before it in the call failed with err.
+// UnsentBehind is Unsent for an item that was not sent because something before it in the call
+// failed with err.
 func UnsentBehind(err error) error { return Unsent("what stood before it got no answer", err) }
 
-// Unsent returns the error of what was not sent because something else failed with err, which why says in words. The result is
-// definite. An err that is definite itself says enough, so Unsent returns it as it is.
+// Unsent returns the error of what was not sent because something else failed with err, which why
+// says in words. The result is definite. An err that is definite itself says enough, so Unsent
+// returns it as it is.
 func Unsent(why string, err error) error {
 	if punctual.Definite(err) {
 		return err
@@ -187,8 +194,8 @@ func Unsent(why string, err error) error {
 	return fmt.Errorf("not sent, because %s: %w (%v)", why, punctual.ErrUnreachable, err)
 }
 
-// Worst returns the error of a whole call in which a and b happened: the one that is not definite if the other is definite, and
-// otherwise a, or b if a is nil.
+// Worst returns the error of a whole call in which a and b happened: the one that is not definite
+// if the other is definite, and otherwise a, or b if a is nil.
 func Worst(a, b error) error {
 	if a == nil || b != nil && punctual.Definite(a) && !punctual.Definite(b) {
 		return b
@@ -196,8 +203,8 @@ func Worst(a, b error) error {
 	return a
 }
 
-// Outcome returns the error of the whole call if no chunk got an answer. Otherwise it returns nil, after it has called refuse with
-// the error of each item that has no answer.
+// Outcome returns the error of the whole call if no chunk got an answer. Otherwise it returns nil,
+// after it has called refuse with the error of each item that has no answer.
 func (g *Chunks[N]) Outcome(refuse func(i int, err error)) error {
 	var all error
 	done := false

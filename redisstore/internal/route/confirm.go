@@ -14,19 +14,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// With class replicated, what a call promises is on the disks of the primary and of Options.Replicas replicas before the call
-// returns. The script and the WAITAOFs behind it go in one pipeline, which is one connection in order, because WAITAOF waits for
-// the changes of its own connection.
+// With class replicated, what a call promises is on the disks of the primary and of
+// Options.Replicas replicas before the call returns. The script and the WAITAOFs behind it go in
+// one pipeline, which is one connection in order, because WAITAOF waits for the changes of its own
+// connection.
 
-// defaultReplicaTimeout is the default of Options.ReplicaTimeout. It is more than a second, because a replica with appendfsync
-// everysec may need a second.
+// defaultReplicaTimeout is the default of Options.ReplicaTimeout. It is more than a second, because
+// a replica with appendfsync everysec may need a second.
 const defaultReplicaTimeout = 2 * time.Second
 
-// longestWait bounds the timeout of each WAITAOF but the last one, in ms. The last one waits for what is left, which is less than
-// twice as long.
+// longestWait bounds the timeout of each WAITAOF but the last one, in ms. The last one waits for
+// what is left, which is less than twice as long.
 const longestWait = 250
 
-// unconfirmed is the error of a change that was made, but that too few servers have confirmed in time to have on disk.
+// unconfirmed is the error of a change that was made, but that too few servers have confirmed in
+// time to have on disk.
 type unconfirmed struct {
 	disks, replicas, want int
 	err                   error // of WAITAOF itself, or nil
@@ -42,14 +44,15 @@ func (u *unconfirmed) Error() string {
 
 func (*unconfirmed) Unwrap() error { return punctual.ErrIndeterminate }
 
-// IsUnconfirmed reports whether err says that a change was made, but that too few servers have confirmed it in time.
+// IsUnconfirmed reports whether err says that a change was made, but that too few servers have
+// confirmed it in time.
 func IsUnconfirmed(err error) bool {
 	var u *unconfirmed
 	return errors.As(err, &u)
 }
 
-// AsRefusal turns the error of an unconfirmed change, which was made only as a trial, into the error with which the server is
-// refused. It returns any other error as it is.
+// AsRefusal turns the error of an unconfirmed change, which was made only as a trial, into the
+// error with which the server is refused. It returns any other error as it is.
 func AsRefusal(err error) error {
 	var u *unconfirmed
 	if !errors.As(err, &u) {
@@ -98,9 +101,10 @@ func (r *Router) evalOn(ctx context.Context, node redis.UniversalClient, line []
 
 // wait adds several WAITAOF to a pipeline and returns the last one, whose answer counts.
 //
-// There are several because each WAITAOF that has to wait makes the primary ask the replicas once what they have on disk; unasked
-// they report once a second. The first request nearly always reaches a replica that is still writing, so that one WAITAOF alone
-// would take a second. When one WAITAOF has what it waited for, those after it return at once.
+// There are several because each WAITAOF that has to wait makes the primary ask the replicas once
+// what they have on disk; unasked they report once a second. The first request nearly always
+// reaches a replica that is still writing, so that one WAITAOF alone would take a second. When one
+// WAITAOF has what it waited for, those after it return at once.
 func (r *Router) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSliceCmd {
 	left := r.replicaTimeout().Milliseconds()
 	for ms := int64(1); ; ms = min(2*ms, longestWait) {
@@ -116,8 +120,9 @@ func (r *Router) wait(ctx context.Context, pipe redis.Pipeliner) *redis.IntSlice
 	}
 }
 
-// confirm adds the script confirm to a pipeline, for the hash g of the partition that the line is for, or the hash of the whole
-// store. For the set of topics' names it adds nothing: a name in that set is new, or whoever added it has waited for the replicas.
+// confirm adds the script confirm to a pipeline, for the hash g of the partition that the line is
+// for, or the hash of the whole store. For the set of topics' names it adds nothing: a name in that
+// set is new, or whoever added it has waited for the replicas.
 func (r *Router) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) redis.Cmder {
 	key, field := script.KeyIn(line, 0), "epoch"
 	switch {
@@ -131,8 +136,8 @@ func (r *Router) confirm(ctx context.Context, pipe redis.Pipeliner, line []any) 
 	return mark
 }
 
-// NodeOf returns a client for the one server that has a key, because a pipeline of a cluster's client would send WAITAOF, which
-// has no key, to any node.
+// NodeOf returns a client for the one server that has a key, because a pipeline of a cluster's
+// client would send WAITAOF, which has no key, to any node.
 func (r *Router) NodeOf(ctx context.Context, key string) (redis.UniversalClient, error) {
 	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok {
@@ -145,8 +150,9 @@ func (r *Router) NodeOf(ctx context.Context, key string) (redis.UniversalClient,
 	return node, nil
 }
 
-// movedTo returns the node that err, a MOVED of a cluster, names as the one that has the keys now. It returns nil for any other
-// error and for a node that the client does not know. A cluster's client follows a MOVED only for commands that it routes itself.
+// movedTo returns the node that err, a MOVED of a cluster, names as the one that has the keys now.
+// It returns nil for any other error and for a node that the client does not know. A cluster's
+// client follows a MOVED only for commands that it routes itself.
 func (r *Router) movedTo(ctx context.Context, err error) redis.UniversalClient {
 	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok || !redis.HasErrorPrefix(err, "MOVED ") {
@@ -171,8 +177,8 @@ func (r *Router) movedTo(ctx context.Context, err error) redis.UniversalClient {
 	return node
 }
 
-// replicaTimeout returns for how long a change waits for replicas: at most three quarters of the client's ReadTimeout, so that the
-// answer comes before the client gives up reading.
+// replicaTimeout returns for how long a change waits for replicas: at most three quarters of the
+// client's ReadTimeout, so that the answer comes before the client gives up reading.
 func (r *Router) replicaTimeout() time.Duration {
 	d := r.o.ReplicaTimeout
 	if d <= 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodeSlack returns how much longer than wait.LateAfter a node may take to answer. With class replicated that is more, because the
-// answer waits for replicas.
+// nodeSlack returns how much longer than wait.LateAfter a node may take to answer. With class
+// replicated that is more, because the answer waits for replicas.
 func (r *Router) nodeSlack() time.Duration {
 	if r.o.Replicas == 0 {
 		return r.o.Slack
@@ -19,8 +19,8 @@ func (r *Router) nodeSlack() time.Duration {
 	return r.o.Slack + r.replicaTimeout()
 }
 
-// Node names the node of a cluster that serves a partition. It is empty for a server that is the only
-// one, and for a node that is not known.
+// Node names the node of a cluster that serves a partition. It is empty for a server that is the
+// only one, and for a node that is not known.
 func (r *Router) Node(p wait.Part) string {
 	return r.serverOf(context.Background(), r.o.Names.Partition(p.Topic, p.Number).Tag)
 }
@@ -37,8 +37,8 @@ func (r *Router) serverOf(ctx context.Context, key string) string {
 	return AddrOf(c)
 }
 
-// AddrOf returns the address of a server, or the name that Sentinel's clients have in its place. It is empty for a client of
-// another type than *redis.Client.
+// AddrOf returns the address of a server, or the name that Sentinel's clients have in its place. It
+// is empty for a client of another type than *redis.Client.
 func AddrOf(c redis.UniversalClient) string {
 	if c, ok := c.(*redis.Client); ok {
 		return c.Options().Addr
@@ -46,8 +46,8 @@ func AddrOf(c redis.UniversalClient) string {
 	return ""
 }
 
-// Probe reads the ID of the first waiting message of a partition, and returns nil if the node answers. An error from the node itself
-// is an answer, too.
+// Probe reads the ID of the first waiting message of a partition, and returns nil if the node
+// answers. An error from the node itself is an answer, too.
 func (r *Router) Probe(p wait.Part) error {
 	key := r.o.Names.Partition(p.Topic, p.Number).Keys()[0]
 	ctx := context.Background()
@@ -79,8 +79,9 @@ type Work struct {
 // worksAtOnce is how many works of one call a node does at a time.
 const worksAtOnce = 16
 
-// FanOut does the works, those of several nodes side by side. With one node it returns when all works are done. With several it
-// also returns when those that are left are all of nodes that are late.
+// FanOut does the works, those of several nodes side by side. With one node it returns when all
+// works are done. With several it also returns when those that are left are all of nodes that are
+// late.
 func (r *Router) FanOut(all []Work) {
 	if len(all) == 1 {
 		all[0].Run(func() {})
@@ -119,8 +120,9 @@ func (r *Router) FanOut(all []Work) {
 	}
 }
 
-// Each calls ask for each topic, some at once, and returns the answers and the errors. Such a call of ask counts as a work of the
-// node that serves the topic's partition 0, so where several nodes are asked a topic has an error when its node is late.
+// Each calls ask for each topic, some at once, and returns the answers and the errors. Such a call
+// of ask counts as a work of the node that serves the topic's partition 0, so where several nodes
+// are asked a topic has an error when its node is late.
 func Each[T any](ctx context.Context, r *Router, topics []string, ask func(topic string) (T, error)) (map[string]T, map[string]error) {
 	var mu sync.Mutex
 	answers, errs := make(map[string]T), make(map[string]error) // guarded by mu until this returns

@@ -1,5 +1,6 @@
-// Package route runs scripts. It finds the node, sends the items of a call to their partitions, sends again what got no answer and
-// waits for replicas. It knows of a script whether it may be sent twice and whether it awaits replicas, not what it does.
+// Package route runs scripts. It finds the node, sends the items of a call to their partitions,
+// sends again what got no answer and waits for replicas. It knows of a script whether it may be
+// sent twice and whether it awaits replicas, not what it does.
 package route
 
 import (
@@ -26,25 +27,31 @@ type Options struct {
 	Clock *clock.Clock
 	// Sender names the store in the records of its calls.
 	Sender string
-	// Replicas is how many replicas must have on disk what a script that awaits replicas has changed; 0 waits for none.
+	// Replicas is how many replicas must have on disk what a script that awaits replicas has
+	// changed; 0 waits for none.
 	Replicas int
-	// ReplicaTimeout is for how long a change waits for the replicas; 0 stands for the default, 2 s.
+	// ReplicaTimeout is for how long a change waits for the replicas; 0 stands for the default, 2
+	// s.
 	ReplicaTimeout time.Duration
-	// Slack, for tests of many servers on one machine, is how much longer than wait.LateAfter a node may take to answer.
+	// Slack, for tests of many servers on one machine, is how much longer than wait.LateAfter a
+	// node may take to answer.
 	Slack time.Duration
-	// General, for tests, reports for each call whether its script must take the general path. Nil leaves the choice to scripts.
+	// General, for tests, reports for each call whether its script must take the general path. Nil
+	// leaves the choice to scripts.
 	General func() bool
-	// Closing is closed when the store closes. Closed is the error of a call that ends because of that.
+	// Closing is closed when the store closes. Closed is the error of a call that ends because of
+	// that.
 	Closing <-chan struct{}
 	Closed  error
 	// Unconfirmed is called when too few replicas have confirmed a change.
 	Unconfirmed func()
-	// NoEvents is called when a script in partition p has an event to add and the companion events does not exist. seen is the
-	// version that the script found in the companion's partition. NoEvents makes the companion, or returns why not. tries counts the
-	// calls of NoEvents for one script, from 1.
+	// NoEvents is called when a script in partition p has an event to add and the companion events
+	// does not exist. seen is the version that the script found in the companion's partition.
+	// NoEvents makes the companion, or returns why not. tries counts the calls of NoEvents for one
+	// script, from 1.
 	NoEvents func(ctx context.Context, p keys.Partition, seen int64, tries int) error
-	// Answered is called with the version of the settings that a script has found in a partition of the topic. Its error becomes
-	// that of the call.
+	// Answered is called with the version of the settings that a script has found in a partition of
+	// the topic. Its error becomes that of the call.
 	Answered func(ctx context.Context, sc *script.Script, topic string, version int64) error
 }
 
@@ -70,22 +77,22 @@ func New(client redis.UniversalClient, o Options) *Router {
 	return r
 }
 
-// Close ends the tests of nodes, and waits for these and for the works of calls that did not wait for their nodes. No call may
-// follow.
+// Close ends the tests of nodes, and waits for these and for the works of calls that did not wait
+// for their nodes. No call may follow.
 func (r *Router) Close() {
 	r.Nodes.Close()
 	r.work.Wait()
 }
 
-// onceCmd is a command that the client must not send a second time by itself, because the server may have carried it out
-// although its answer is lost. Send decides whether to send it again.
+// onceCmd is a command that the client must not send a second time by itself, because the server
+// may have carried it out although its answer is lost. Send decides whether to send it again.
 type onceCmd struct{ *redis.Cmd }
 
 // NoRetry makes go-redis send the command only once.
 func (onceCmd) NoRetry() bool { return true }
 
-// Tries is how often a command is sent, at most, if Redis refuses it for a reason that may pass or if no answer comes. The pauses
-// between the tries begin with FirstPause and double.
+// Tries is how often a command is sent, at most, if Redis refuses it for a reason that may pass or
+// if no answer comes. The pauses between the tries begin with FirstPause and double.
 const (
 	Tries      = 5
 	FirstPause = 10 * time.Millisecond
@@ -96,8 +103,8 @@ func (r *Router) Run(ctx context.Context, sc *script.Script, p keys.Partition, k
 	return r.RunBeside(ctx, sc, p, nil, k, args...)
 }
 
-// RunBeside is Run with further keys, in the hash slot of the partition, which follow those of the partition and of its
-// records. Only a Recorded script has such keys.
+// RunBeside is Run with further keys, in the hash slot of the partition, which follow those of the
+// partition and of its records. Only a Recorded script has such keys.
 func (r *Router) RunBeside(ctx context.Context, sc *script.Script, p keys.Partition, beside []any, k *script.Key, args ...any) (*script.Answer, error) {
 	if err := r.refuse(ctx, p); err != nil {
 		return nil, err
@@ -143,7 +150,8 @@ func (r *Router) RunStore(ctx context.Context, sc *script.Script, key string, ar
 // microsEach is what an answer counts each step of the clock, beside the microseconds.
 const microsEach = 1000
 
-// timed runs a script that is given the lower bound of the clock and begins its answer with its own time, which the clock takes in.
+// timed runs a script that is given the lower bound of the clock and begins its answer with its own
+// time, which the clock takes in.
 func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any) (*script.Answer, error) {
 	server, sent := r.serverOf(ctx, keys[0].(string)), time.Now()
 	reply, err := r.Send(ctx, sc, keys, args)
@@ -160,8 +168,9 @@ func (r *Router) timed(ctx context.Context, sc *script.Script, keys, args []any)
 	return a, nil
 }
 
-// Send runs a script. It sends the script again if Redis certainly refused it for a reason that may pass, and also if no answer
-// came and the script may be sent twice. Once a copy may have been carried out, no refusal of a later one is definite.
+// Send runs a script. It sends the script again if Redis certainly refused it for a reason that may
+// pass, and also if no answer came and the script may be sent twice. Once a copy may have been
+// carried out, no refusal of a later one is definite.
 func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) ([]any, error) {
 	pause, unsure := FirstPause, false
 	for try := 1; ; try++ {
@@ -219,8 +228,8 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 	}
 }
 
-// awaitEvents is called when a script has done nothing because the companion events does not exist. It returns nil once the script
-// may be sent again.
+// awaitEvents is called when a script has done nothing because the companion events does not exist.
+// It returns nil once the script may be sent again.
 func (r *Router) awaitEvents(ctx context.Context, p keys.Partition, why error, tries int) error {
 	if tries > 2*Tries {
 		return fmt.Errorf("somebody deletes the events of %s again and again: %w", p.Topic, punctual.ErrOverloaded)
@@ -248,8 +257,9 @@ func itemsOf(val any) []any {
 	return []any{val}
 }
 
-// Refresh has a cluster client ask anew which node serves what, if err says that a node did not answer or is the wrong one. By
-// itself the client asks only once a minute (go-redis 9.23), and a failover takes seconds.
+// Refresh has a cluster client ask anew which node serves what, if err says that a node did not
+// answer or is the wrong one. By itself the client asks only once a minute (go-redis 9.23), and a
+// failover takes seconds.
 func (r *Router) Refresh(ctx context.Context, err error) {
 	var reply redis.Error
 	if cluster, ok := r.client.(*redis.ClusterClient); ok && (!errors.As(err, &reply) || redis.HasErrorPrefix(err, "MOVED")) {

@@ -60,8 +60,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// P13: when no chunk was answered the call has an error, which is the one that is not definite if there is one. When a chunk was
-// answered, each item without an answer has its own error.
+// P13: when no chunk was answered the call has an error, which is the one that is not definite if
+// there is one. When a chunk was answered, each item without an answer has its own error.
 func TestOutcome(t *testing.T) {
 	g := NewChunks[int](router(t))
 	g.Add(wait.Part{Topic: "orders", Number: 0}, 0, 0).Err = punctual.ErrNoSpace
@@ -89,7 +89,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// P14: with several nodes FanOut does not wait for the works of one that is late. With one node it waits for all works.
+// P14: with several nodes FanOut does not wait for the works of one that is late. With one node it
+// waits for all works.
 func TestFanOutLeavesLateNodes(t *testing.T) {
 	r := router(t)
 	held, ended := make(chan struct{}), make(chan string, 2)

@@ -14,11 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// When the store's clock steps back, each partition makes the step when it is next asked (lua/step.lua): leases and all that has ended
-// in one go, before anything else, and then the messages that wait. Of these the call that met the step moves those that are due
-// first, and a goroutine of this process the rest.
+// When the store's clock steps back, each partition makes the step when it is next asked
+// (lua/step.lua): leases and all that has ended in one go, before anything else, and then the
+// messages that wait. Of these the call that met the step moves those that are due first, and a
+// goroutine of this process the rest.
 
-// movedAtOnce is how many pieces of waiting messages the call that met a step has moved before it goes on.
+// movedAtOnce is how many pieces of waiting messages the call that met a step has moved before it
+// goes on.
 const movedAtOnce = 50
 
 // movingPartitions are the partitions whose waiting messages this process moves.
@@ -27,7 +29,8 @@ type movingPartitions struct {
 	of map[string]bool // guarded by mu: by Partition.Tag
 }
 
-// step has a partition make its next step of the clock, because a script has answered that it needs that; err is the answer.
+// step has a partition make its next step of the clock, because a script has answered that it needs
+// that; err is the answer.
 func (r *Router) step(ctx context.Context, err error) error {
 	_, text, _ := strings.Cut(err.Error(), script.StepMark)
 	steps, key, _ := strings.Cut(text, " ")
@@ -65,7 +68,8 @@ const (
 	stepWaiting  = 2 // only messages that wait are left
 )
 
-// stepPiece has a partition make a piece of a step, after which it will have made so many steps as era says. With era 0 no step begins.
+// stepPiece has a partition make a piece of a step, after which it will have made so many steps as
+// era says. With era 0 no step begins.
 func (r *Router) stepPiece(ctx context.Context, p keys.Partition, era int64, from, to any) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return stepUnderWay, err
@@ -84,8 +88,9 @@ func (r *Router) stepPiece(ctx context.Context, p keys.Partition, era int64, fro
 	return state, nil
 }
 
-// Move moves the waiting messages of a partition that has made a step of the clock, in the background, unless this process does so
-// already. What it leaves when it fails or the store closes, the next process finds that asks the partition.
+// Move moves the waiting messages of a partition that has made a step of the clock, in the
+// background, unless this process does so already. What it leaves when it fails or the store
+// closes, the next process finds that asks the partition.
 func (r *Router) Move(p keys.Partition) {
 	m := &r.moving
 	m.mu.Lock()

@@ -12,11 +12,13 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// A call that ended without an answer may have copies on their way, because the network can hold a request back and
-// deliver it later. Such a copy must not undo what the same process does next. For example, a late copy of a push would
-// bring a message back that was pushed again and cancelled. So before the next call to that partition the Router has
-// its server refuse the copies (lua/refuse.lua). The same holds before a call to another partition that the copy would change,
-// such as that of a follow-up or of an event. The copy is refused in its own partition, because its record stands there.
+// A call that ended without an answer may have copies on their way, because the network can hold a
+// request back and deliver it later. Such a copy must not undo what the same process does next. For
+// example, a late copy of a push would bring a message back that was pushed again and cancelled. So
+// before the next call to that partition the Router has its server refuse the copies
+// (lua/refuse.lua). The same holds before a call to another partition that the copy would change,
+// such as that of a follow-up or of an event. The copy is refused in its own partition, because its
+// record stands there.
 
 // unanswered is a call that ended without an answer.
 type unanswered struct {
@@ -25,7 +27,8 @@ type unanswered struct {
 	era              int64 // by which the deadline is
 }
 
-// unansweredCalls has the unanswered calls of a store whose copies no server refuses yet. All methods are safe for concurrent use.
+// unansweredCalls has the unanswered calls of a store whose copies no server refuses yet. All
+// methods are safe for concurrent use.
 type unansweredCalls struct {
 	partitions atomic.Int64 // how many partitions have such a call; most often none, and then to need not lock
 
@@ -37,9 +40,10 @@ type unansweredCalls struct {
 // refuseAtOnce is how many calls one script refuses.
 const refuseAtOnce = 200
 
-// add remembers a call to a partition. beside has the tags of the other partitions that the call would change. now is about the time of the store's clock, in ms. add also forgets calls, of all
-// partitions, whose deadlines have been past for more than script.RecordWindow: no copy of them can take effect, and a partition
-// that nobody calls again would keep them for ever.
+// add remembers a call to a partition. beside has the tags of the other partitions that the call
+// would change. now is about the time of the store's clock, in ms. add also forgets calls, of all
+// partitions, whose deadlines have been past for more than script.RecordWindow: no copy of them can
+// take effect, and a partition that nobody calls again would keep them for ever.
 func (u *unansweredCalls) add(p keys.Partition, beside []string, c unanswered, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -49,7 +53,8 @@ func (u *unansweredCalls) add(p keys.Partition, beside []string, c unanswered, n
 	for tag, calls := range u.of {
 		u.keep(tag, slices.DeleteFunc(calls, func(old unanswered) bool { return old.deadline+script.RecordWindow < now }))
 	}
-	// The record that refuses a call also refuses all earlier calls of the caller with a deadline in the same window.
+	// The record that refuses a call also refuses all earlier calls of the caller with a deadline
+	// in the same window.
 	same := func(old unanswered) bool {
 		return old.caller == c.caller && old.era == c.era && old.deadline/script.RecordWindow == c.deadline/script.RecordWindow
 	}
@@ -83,7 +88,8 @@ func (u *unansweredCalls) keep(tag string, calls []unanswered) {
 	u.partitions.Store(int64(len(u.of)))
 }
 
-// changing returns the partitions with calls of which a copy would change p. Of their fields only Tag is set.
+// changing returns the partitions with calls of which a copy would change p. Of their fields only
+// Tag is set.
 func (u *unansweredCalls) changing(p keys.Partition) (homes []keys.Partition) {
 	if u.partitions.Load() == 0 {
 		return nil
@@ -113,8 +119,9 @@ func (u *unansweredCalls) refused(p keys.Partition, calls []unanswered) {
 	u.keep(p.Tag, slices.DeleteFunc(u.of[p.Tag], func(c unanswered) bool { return slices.Contains(calls, c) }))
 }
 
-// refuse has the server of a partition refuse the copies of calls that ended without an answer and would change that partition. Until
-// it has, no other call may be sent there; if refuse fails, that call returns its error.
+// refuse has the server of a partition refuse the copies of calls that ended without an answer and
+// would change that partition. Until it has, no other call may be sent there; if refuse fails, that
+// call returns its error.
 func (r *Router) refuse(ctx context.Context, p keys.Partition) error {
 	for _, home := range r.unanswered.changing(p) {
 		if err := r.refuseIn(ctx, home); err != nil {

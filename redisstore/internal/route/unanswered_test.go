@@ -8,7 +8,8 @@ import (
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 )
 
-// P10: what is kept of calls without an answer follows the callers and the last minutes, however long no server answers.
+// P10: what is kept of calls without an answer follows the callers and the last minutes, however
+// long no server answers.
 func TestUnansweredCallsAreBounded(t *testing.T) {
 	const callers, partitions = 8, 3
 	var u unansweredCalls
@@ -26,7 +27,8 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 	for _, calls := range u.of {
 		kept += len(calls)
 	}
-	// Every 200 ms a call goes to a partition that gets no other call, and each of these calls may be kept for two windows.
+	// Every 200 ms a call goes to a partition that gets no other call, and each of these calls may
+	// be kept for two windows.
 	if most := 3*callers*partitions + int(2*script.RecordWindow/200); kept == 0 || kept > most {
 		t.Errorf("P10: %d calls are kept; want at most %d", kept, most)
 	}
@@ -44,8 +46,8 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 	}
 }
 
-// Of the calls of a caller with deadlines in one window the latest number and the latest deadline are kept, because the record that
-// refuses that number refuses the earlier ones, too.
+// Of the calls of a caller with deadlines in one window the latest number and the latest deadline
+// are kept, because the record that refuses that number refuses the earlier ones, too.
 func TestUnansweredCallsOfACaller(t *testing.T) {
 	var u unansweredCalls
 	var names keys.Names

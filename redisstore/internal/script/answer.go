@@ -14,7 +14,8 @@ type Answer struct {
 	Version int64 // of the settings in the partition; 0 or less if there is no such topic (lua/start.lua)
 }
 
-// Reader takes values off the front of a reply. Bad is set if a value is missing or of another type, and stays set.
+// Reader takes values off the front of a reply. Bad is set if a value is missing or of another
+// type, and stays set.
 type Reader struct {
 	Items []any
 	Bad   bool
@@ -62,12 +63,13 @@ func BadReply(sc *Script) error {
 	return fmt.Errorf("%s: the server's answer cannot be read; does something between it and this program change answers?: %w", sc.Name, punctual.ErrIndeterminate)
 }
 
-// StepOf reads a step of the clock as the hash of the store has it: from which time to which, in ms. It returns false for the empty text,
-// and for one that no script writes.
+// StepOf reads a step of the clock as the hash of the store has it: from which time to which, in
+// ms. It returns false for the empty text, and for one that no script writes.
 func StepOf(text string) (from, to int64, ok bool) {
 	n, err := fmt.Sscan(text, &from, &to)
 	return from, to, n == 2 && err == nil
 }
 
-// StepField returns the field of the hash of the store that has the step of the clock after which the era is era.
+// StepField returns the field of the hash of the store that has the step of the clock after which
+// the era is era.
 func StepField(era int64) string { return fmt.Sprint("step:", era) }

@@ -50,8 +50,8 @@ type Key struct {
 	Again          bool // of a claim: a copy may have been sent before
 }
 
-// Line makes the command that runs a script. again says that this copy of the call is not the first. If the first of args is a
-// Header, it is packed and tells the script so, too.
+// Line makes the command that runs a script. again says that this copy of the call is not the
+// first. If the first of args is a Header, it is packed and tells the script so, too.
 func Line(command, body string, keys, args []any, again bool) []any {
 	line := make([]any, 0, FirstKey+len(keys)+len(args))
 	line = append(line, command, body, len(keys))

@@ -1,5 +1,6 @@
-// Package script has the Lua scripts of a store. It says for each script whether it may be sent twice and whether it awaits
-// replicas, packs the header that most scripts are given, and reads the values in their answers. It has no state.
+// Package script has the Lua scripts of a store. It says for each script whether it may be sent
+// twice and whether it awaits replicas, packs the header that most scripts are given, and reads the
+// values in their answers. It has no state.
 package script
 
 import (
@@ -10,13 +11,14 @@ import (
 	"strings"
 )
 
-// Items and Bytes bound what one script is given, though one item alone may have more bytes; longer calls are several scripts. The
-// server does nothing else while it runs a script, so a script should end within 5 ms.
+// Items and Bytes bound what one script is given, though one item alone may have more bytes; longer
+// calls are several scripts. The server does nothing else while it runs a script, so a script
+// should end within 5 ms.
 const (
 	Items = 200
 	Bytes = 512 << 10
-	// StateBytes is what an item counts against Bytes if its state is read and written anew. It is more than the longest state has,
-	// because callers do not know the length of the state.
+	// StateBytes is what an item counts against Bytes if its state is read and written anew. It is
+	// more than the longest state has, because callers do not know the length of the state.
 	StateBytes = 20 << 10
 )
 
@@ -26,26 +28,29 @@ const RecordWindow = 60_000
 // LeasePlaces is PLACES of lua/select.lua.
 const LeasePlaces = 1024
 
-// MoreMark begins the error of a script that must prepare more than one script may, and has prepared a part: it has put leases that
-// have run out into x, or has stored states. The script is to be sent again until the rest is prepared and it does its work.
+// MoreMark begins the error of a script that must prepare more than one script may, and has
+// prepared a part: it has put leases that have run out into x, or has stored states. The script is
+// to be sent again until the rest is prepared and it does its work.
 const MoreMark = "PUNCTUAL_MORE"
 
-// FinishedKeysMark begins the error of a script that needs the keys of the finished records as well. The script has done nothing,
-// and is to be sent again with these keys.
+// FinishedKeysMark begins the error of a script that needs the keys of the finished records as
+// well. The script has done nothing, and is to be sent again with these keys.
 const FinishedKeysMark = "PUNCTUAL_FINISHED"
 
-// EventKeysMark begins the error of a script that needs the keys of the companion events as well, because its topic or that of a
-// follow-up emits events (Settings.Emit). The script has done nothing, and is to be sent again with these keys.
+// EventKeysMark begins the error of a script that needs the keys of the companion events as well,
+// because its topic or that of a follow-up emits events (Settings.Emit). The script has done
+// nothing, and is to be sent again with these keys.
 const EventKeysMark = "PUNCTUAL_EVENTS"
 
-// StepMark begins the error of a script that needs a partition which has not made a step of the clock that the caller knows of, or
-// which is about to. How many steps it has made, and the hash g of that partition follow. The script has done nothing, and is to be sent again when the partition
+// StepMark begins the error of a script that needs a partition which has not made a step of the
+// clock that the caller knows of, or which is about to. How many steps it has made, and the hash g
+// of that partition follow. The script has done nothing, and is to be sent again when the partition
 // has made the step (lua/step.lua).
 const StepMark = "PUNCTUAL_STEP "
 
-// NoEventsMark begins the error of a script that has an event to add while the companion events does not exist. The version that
-// the companion's partition has follows, 0 or negative as in Answer. The script has done nothing, and is to be sent again when the
-// companion exists.
+// NoEventsMark begins the error of a script that has an event to add while the companion events
+// does not exist. The version that the companion's partition has follows, 0 or negative as in
+// Answer. The script has done nothing, and is to be sent again when the companion exists.
 const NoEventsMark = "PUNCTUAL_TELLS "
 
 // Script is one file of lua/, with the files that stand in front of it.
@@ -56,9 +61,10 @@ type Script struct {
 	awaits func(args []any) bool // see AwaitsReplicas; nil for a script that never does
 }
 
-// AwaitsReplicas reports whether a call with these arguments promises something that must outlast the loss of the primary. With
-// class replicated such a call returns only when enough replicas have on disk what the script wrote. Claims and settlements
-// promise no such thing, because a message whose lease or ack was lost is delivered once more (docs/durability.md).
+// AwaitsReplicas reports whether a call with these arguments promises something that must outlast
+// the loss of the primary. With class replicated such a call returns only when enough replicas have
+// on disk what the script wrote. Claims and settlements promise no such thing, because a message
+// whose lease or ack was lost is delivered once more (docs/durability.md).
 func (sc *Script) AwaitsReplicas(args []any) bool { return sc.awaits != nil && sc.awaits(args) }
 
 // awaiting declares for which arguments a script awaits replicas.
@@ -69,7 +75,8 @@ func (sc *Script) awaiting(when func(args []any) bool) *Script {
 
 func always([]any) bool { return true }
 
-// storeWrites reports whether a call of lua/store.lua with these arguments may write the epoch, the clock or a step.
+// storeWrites reports whether a call of lua/store.lua with these arguments may write the epoch, the
+// clock or a step.
 func storeWrites(args []any) bool { return args[4] != "" || args[6] == "1" || args[7] != "" }
 
 // Repeat says what happens when a script is sent a second time.
@@ -111,8 +118,8 @@ var (
 	Rights       = compose("rights", Reading, "rights")
 )
 
-// reader makes a script that changes no message and no setting. List and Stats write nevertheless: they add leases that have run
-// out to the set x (lapsed in lua/prelude.lua).
+// reader makes a script that changes no message and no setting. List and Stats write nevertheless:
+// they add leases that have run out to the set x (lapsed in lua/prelude.lua).
 func reader(name string, of ...string) *Script {
 	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude"}, of...)...)
 }
@@ -142,8 +149,8 @@ func compose(name string, r Repeat, of ...string) *Script {
 	return &Script{Name: name, Text: text.String(), SHA: hex.EncodeToString(sum[:]), Repeat: r}
 }
 
-// Called puts the name of the script in front of an error, unless the script is Recorded: the errors of such a script have the name
-// of the method that it carries out.
+// Called puts the name of the script in front of an error, unless the script is Recorded: the
+// errors of such a script have the name of the method that it carries out.
 func (sc *Script) Called(err error) error {
 	if sc.Repeat == Recorded {
 		return err

@@ -11,7 +11,8 @@ var all = []*Script{
 	Push, Claim, Settle, Amend, Get, Finished, ListFinished, List, Stats, Forecast, Layout, Check, Configure, Copy, Spread, Purge, Delete, Store, Step, Forget, Refuse, Registry, Confirm, Rights,
 }
 
-// Every file of lua/ is part of a script. The Recorded scripts, and no others, have the part of lua/call.lua that recognizes a copy.
+// Every file of lua/ is part of a script. The Recorded scripts, and no others, have the part of
+// lua/call.lua that recognizes a copy.
 func TestFiles(t *testing.T) {
 	paths, err := filepath.Glob("lua/*.lua")
 	if err != nil || len(paths) == 0 {
@@ -38,8 +39,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The files of a script share one scope. None of their local variables and functions has the name of another one of the script, which
-// later lines could mean.
+// The files of a script share one scope. None of their local variables and functions has the name
+// of another one of the script, which later lines could mean.
 func TestNamesOfLocals(t *testing.T) {
 	local := regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
 	for _, sc := range all {
@@ -56,9 +57,9 @@ func TestNamesOfLocals(t *testing.T) {
 	}
 }
 
-// A script awaits replicas exactly if the files that it does not share with most scripts write, unless what they write may get lost
-// for the reason given in mayGetLost. The shared files do not count, because what they write for any script, such as the clock,
-// promises nothing.
+// A script awaits replicas exactly if the files that it does not share with most scripts write,
+// unless what they write may get lost for the reason given in mayGetLost. The shared files do not
+// count, because what they write for any script, such as the clock, promises nothing.
 func TestAwaitsReplicas(t *testing.T) {
 	mayGetLost := map[*Script]string{
 		Claim:   "the message is delivered once more",
@@ -100,7 +101,8 @@ func TestAwaitsReplicas(t *testing.T) {
 	}
 }
 
-// The command that runs a script has its keys and arguments in their places, and a header with a flag in each copy but the first.
+// The command that runs a script has its keys and arguments in their places, and a header with a
+// flag in each copy but the first.
 func TestLine(t *testing.T) {
 	h := Header{LowerBound: 1, Seconds: -1, Number: 7, Deadline: 9}
 	first, copied := Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, false), Line("evalsha", "x", []any{"k"}, []any{h, "caller"}, true)

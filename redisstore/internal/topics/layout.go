@@ -10,8 +10,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Layout is a version of a topic's settings, as partition 0 has it. It does not change any more once it is adopted, because other
-// goroutines can see it from then on.
+// Layout is a version of a topic's settings, as partition 0 has it. It does not change any more
+// once it is adopted, because other goroutines can see it from then on.
 type Layout struct {
 	// Version is 0 or less if there is no such topic; see script.Answer.Version.
 	Version int64
@@ -30,7 +30,8 @@ var Unknown = &Layout{settings: punctual.DefaultSettings()}
 // Exists reports whether there is such a topic.
 func (l *Layout) Exists() bool { return l.Version > 0 }
 
-// Size returns the number of partitions. It is 1 for a topic that does not exist, so that callers ask partition 0.
+// Size returns the number of partitions. It is 1 for a topic that does not exist, so that callers
+// ask partition 0.
 func (l *Layout) Size() int {
 	if !l.Exists() {
 		return 1
@@ -43,8 +44,9 @@ func (l *Layout) Settings() punctual.Settings {
 	return l.settings.Clone()
 }
 
-// Companions returns the names of the companions, such as orders@events. topic is the name of the topic that has this layout. The
-// companions are those that partition 0 had when the layout was read.
+// Companions returns the names of the companions, such as orders@events. topic is the name of the
+// topic that has this layout. The companions are those that partition 0 had when the layout was
+// read.
 func (l *Layout) Companions(topic string) []string {
 	var out []string
 	for _, name := range l.companions {
@@ -56,8 +58,9 @@ func (l *Layout) Companions(topic string) []string {
 // latest returns the newest version that partition 0 has had, whether or not the topic exists.
 func (l *Layout) latest() int64 { return max(l.Version, -l.Version) }
 
-// with returns the layout of the next version, with other settings. The version of a new topic is at least now, in ms, so that it
-// is above the versions that a deleted topic of that name had, which may be forgotten.
+// with returns the layout of the next version, with other settings. The version of a new topic is
+// at least now, in ms, so that it is above the versions that a deleted topic of that name had,
+// which may be forgotten.
 func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	version := l.latest() + 1
 	if !l.Exists() {
@@ -70,12 +73,14 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	}
 	var err error
 	next.fields, err = fieldsOf(set)
-	// A topic that never kept finished records does not have the field, so that its scripts need no keys of finished records. A
-	// topic that keeps none any more has the field with 0, because it may still have some.
+	// A topic that never kept finished records does not have the field, so that its scripts need no
+	// keys of finished records. A topic that keeps none any more has the field with 0, because it
+	// may still have some.
 	if keep := storekit.CeilDuration(set.FinishedRetention); keep > 0 || slices.Contains(l.fields, any(FinishedField)) {
 		next.fields = append(next.fields, FinishedField, keep)
 	}
-	// In the same way the scripts of a topic that never emitted events find no field emit, and need no keys of the companion events.
+	// In the same way the scripts of a topic that never emitted events find no field emit, and need
+	// no keys of the companion events.
 	if set.Emit != 0 || slices.Contains(l.fields, any(EmitField)) {
 		next.fields = append(next.fields, EmitField, int(set.Emit), "emit_keep", storekit.CeilDuration(set.EmitKeep))
 	}
@@ -88,8 +93,8 @@ const EmitField = "emit"
 // FinishedField is the field of the hash g that says for how long finished records are kept, in ms.
 const FinishedField = "finished_retention"
 
-// fieldsOf returns the fields of the hash g that hold settings: all settings as JSON for programs, and some one by one for the
-// scripts. with adds those that only some topics have.
+// fieldsOf returns the fields of the hash g that hold settings: all settings as JSON for programs,
+// and some one by one for the scripts. with adds those that only some topics have.
 func fieldsOf(set punctual.Settings) ([]any, error) {
 	text, err := storekit.EncodeSettings(set)
 	if err != nil {
@@ -109,12 +114,13 @@ func fieldsOf(set punctual.Settings) ([]any, error) {
 	}, nil
 }
 
-// maxDoublings is a number of attempts after which the delay of a backoff grows no more: a Base above 0 has come to Max by then,
-// which is at most 3650 days and so less than 2^59 ns, and a Base of 0 stays 0.
+// maxDoublings is a number of attempts after which the delay of a backoff grows no more: a Base
+// above 0 has come to Max by then, which is at most 3650 days and so less than 2^59 ns, and a Base
+// of 0 stays 0.
 const maxDoublings = 60
 
-// backoffFields returns a backoff as the scripts take it: the delays after the first attempts, in ms, of which the last is for all
-// further attempts, too, and the jitter.
+// backoffFields returns a backoff as the scripts take it: the delays after the first attempts, in
+// ms, of which the last is for all further attempts, too, and the jitter.
 func backoffFields(b punctual.Backoff) (delays, jitter string) {
 	steps := b.Delays
 	if len(steps) == 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The scripts are given the delays of a backoff up to the longest one, or the explicit list of delays, and the jitter.
+// The scripts are given the delays of a backoff up to the longest one, or the explicit list of
+// delays, and the jitter.
 func TestBackoffFields(t *testing.T) {
 	for _, c := range []struct {
 		backoff        punctual.Backoff
@@ -29,8 +30,9 @@ func TestBackoffFields(t *testing.T) {
 	}
 }
 
-// A topic that comes into being has a version above the last one that is known, and not below the clock, because versions of a topic
-// that was deleted may have been forgotten. The next version of a topic that exists is one more.
+// A topic that comes into being has a version above the last one that is known, and not below the
+// clock, because versions of a topic that was deleted may have been forgotten. The next version of
+// a topic that exists is one more.
 func TestNextVersion(t *testing.T) {
 	const now = 1000
 	for _, c := range []struct{ version, want int64 }{{0, now}, {-7, now}, {-now - 7, now + 8}, {3, 4}, {now + 3, now + 4}} {
@@ -41,8 +43,8 @@ func TestNextVersion(t *testing.T) {
 	}
 }
 
-// A field tells scripts that a topic keeps finished records. The field stays when the retention is set back to 0, because the topic
-// still has records.
+// A field tells scripts that a topic keeps finished records. The field stays when the retention is
+// set back to 0, because the topic still has records.
 func TestFieldOfFinished(t *testing.T) {
 	set := punctual.DefaultSettings()
 	has := func(l *Layout) bool { return slices.Contains(l.fields, any(FinishedField)) }
@@ -62,8 +64,9 @@ func TestFieldOfFinished(t *testing.T) {
 	}
 }
 
-// TestFieldsOfSettings: a field of the hash g that repeats a setting has the name of its row and gets the value of that setting. A
-// setting without such a field changes the JSON alone, a backoff also its own two fields, and the events also theirs.
+// TestFieldsOfSettings: a field of the hash g that repeats a setting has the name of its row and
+// gets the value of that setting. A setting without such a field changes the JSON alone, a backoff
+// also its own two fields, and the events also theirs.
 func TestFieldsOfSettings(t *testing.T) {
 	fieldsWith := func(set punctual.Settings) map[string]any {
 		set.FinishedRetention = max(set.FinishedRetention, time.Second) // its field is there then
@@ -136,7 +139,8 @@ func TestSettingsAreTheCallers(t *testing.T) {
 	}
 }
 
-// P10: what is remembered of deleted topics is bounded, however many come and go. Topics that exist stay known.
+// P10: what is remembered of deleted topics is bounded, however many come and go. Topics that exist
+// stay known.
 func TestDeletedTopicsAreForgotten(t *testing.T) {
 	r := New(Options{})
 	r.learn("stays", &Layout{Version: 7})

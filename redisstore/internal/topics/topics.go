@@ -1,19 +1,23 @@
-// Package topics knows which partitions a topic has, and how a change of settings reaches all of them.
+// Package topics knows which partitions a topic has, and how a change of settings reaches all of
+// them.
 //
-// Partition 0 of a topic decides on its settings. The number of partitions is one of them, and never changes while the topic
-// exists. Every partition has a copy of the settings, in its hash g, for its scripts. Each change makes a new version:
+// Partition 0 of a topic decides on its settings. The number of partitions is one of them, and
+// never changes while the topic exists. Every partition has a copy of the settings, in its hash g,
+// for its scripts. Each change makes a new version:
 //
 //  1. partition 0 takes it, if it still has the version that the change was made from;
 //  2. all other partitions take it, unless they have it already, or a later one;
 //  3. partition 0 stores that all have it (spread).
 //
-// No process uses a version before all partitions have it: a process that reads a version which has not been spread does
-// steps 2 and 3 first. So a process that uses an older version learns of the newer one from any partition that it asks, and
-// that partition refuses a push for the older version.
+// No process uses a version before all partitions have it: a process that reads a version which has
+// not been spread does steps 2 and 3 first. So a process that uses an older version learns of the
+// newer one from any partition that it asks, and that partition refuses a push for the older
+// version.
 //
-// A companion always has as many partitions as its topic, because it comes into being only while the topic exists, and the topic is
-// deleted only when it has no companion. The hash g of partition 0 of the topic has a field with the name of each companion. The
-// script that creates or deletes partition 0 of a companion changes that field in the same step, since both are in one hash slot.
+// A companion always has as many partitions as its topic, because it comes into being only while
+// the topic exists, and the topic is deleted only when it has no companion. The hash g of partition
+// 0 of the topic has a field with the name of each companion. The script that creates or deletes
+// partition 0 of a companion changes that field in the same step, since both are in one hash slot.
 //
 // docs/decisions/0011 says why.
 package topics
@@ -45,17 +49,19 @@ type Options struct {
 	Clock  *clock.Clock
 	Route  *route.Router
 	Logger *slog.Logger
-	// Partitions is how many partitions a new topic gets that is no companion, unless its first settings say otherwise.
+	// Partitions is how many partitions a new topic gets that is no companion, unless its first
+	// settings say otherwise.
 	Partitions int
-	// Adopted is called with each layout of a topic that was read or made; changed says that it has another version than the one that
-	// was known before.
+	// Adopted is called with each layout of a topic that was read or made; changed says that it has
+	// another version than the one that was known before.
 	Adopted func(topic string, l *Layout, changed bool)
 	// Arrived is called when a companion has come into being.
 	Arrived func()
 }
 
-// Registry has the layouts of the topics that this process knows, and changes the settings of topics. A layout that it has may be
-// out of date, but all partitions had that version once. All methods are safe for concurrent use.
+// Registry has the layouts of the topics that this process knows, and changes the settings of
+// topics. A layout that it has may be out of date, but all partitions had that version once. All
+// methods are safe for concurrent use.
 type Registry struct {
 	o        Options
 	settings storekit.SettingsReader
@@ -65,9 +71,9 @@ type Registry struct {
 	deleted int                // guarded by mu: how many of these topics do not exist any more
 }
 
-// mostDeleted is the number of deleted topics, at most, of which a Registry remembers the last version. If none were remembered, a
-// claim that waits for a deleted topic would have the topic's settings read with each poll, during the day for which the partitions
-// keep the version.
+// mostDeleted is the number of deleted topics, at most, of which a Registry remembers the last
+// version. If none were remembered, a claim that waits for a deleted topic would have the topic's
+// settings read with each poll, during the day for which the partitions keep the version.
 const mostDeleted = 1000
 
 // New returns a Registry that knows of no topic.
@@ -124,7 +130,8 @@ func (r *Registry) Get(ctx context.Context, topic string) (*Layout, error) {
 	return r.Load(ctx, topic)
 }
 
-// Load reads a topic's layout from partition 0, spreads it unless all partitions are known to have it, and makes it known.
+// Load reads a topic's layout from partition 0, spreads it unless all partitions are known to have
+// it, and makes it known.
 func (r *Registry) Load(ctx context.Context, topic string) (*Layout, error) {
 	l, err := r.Read(ctx, r.o.Names.Partition(topic, 0))
 	if err != nil {
@@ -175,7 +182,8 @@ func (r *Registry) Read(ctx context.Context, p keys.Partition) (*Layout, error) 
 	return l, nil
 }
 
-// companionField begins the names of the fields of the hash g, in partition 0, that name the companions of the topic.
+// companionField begins the names of the fields of the hash g, in partition 0, that name the
+// companions of the topic.
 const companionField = "@"
 
 // newSettings returns the settings of a new topic.
@@ -185,9 +193,10 @@ func (r *Registry) newSettings() punctual.Settings {
 	return set
 }
 
-// spread stores a version in all partitions but partition 0, which has it, and then stores in partition 0 that all have it. Several
-// processes may do so at once, and again after a part of it was done. Each partition also gets the newest token of partition 0,
-// which is above all tokens that were given before the topic was last deleted.
+// spread stores a version in all partitions but partition 0, which has it, and then stores in
+// partition 0 that all have it. Several processes may do so at once, and again after a part of it
+// was done. Each partition also gets the newest token of partition 0, which is above all tokens
+// that were given before the topic was last deleted.
 func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 	for n := 1; n < l.Size(); n++ {
 		if _, err := r.store(ctx, script.Copy, r.o.Names.Partition(topic, n), l, "", nil); err != nil {
@@ -198,9 +207,10 @@ func (r *Registry) spread(ctx context.Context, topic string, l *Layout) error {
 	return err
 }
 
-// store stores a version of the settings in a partition, and reports whether the partition accepted it. base is the version
-// that the partition must have, or empty for any older one. parent is nil unless partition 0 of a companion comes into being:
-// then it is the layout of the topic that the companion belongs to, and the topic must exist in that version.
+// store stores a version of the settings in a partition, and reports whether the partition accepted
+// it. base is the version that the partition must have, or empty for any older one. parent is nil
+// unless partition 0 of a companion comes into being: then it is the layout of the topic that the
+// companion belongs to, and the topic must exist in that version.
 func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partition, l *Layout, base string, parent *Layout) (bool, error) {
 	args := []any{base, l.Version, p.Number, l.Token, script.Flag(l.spread == l.Version), "", "", ""}
 	var beside []any
@@ -225,8 +235,9 @@ func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partitio
 	return done, nil
 }
 
-// Beside returns the keys that a script gets beside those of p when it creates or deletes p, if p is partition 0 of a companion: the
-// hash g of partition 0 of the topic, which names the companions. For any other partition it returns none.
+// Beside returns the keys that a script gets beside those of p when it creates or deletes p, if p
+// is partition 0 of a companion: the hash g of partition 0 of the topic, which names the
+// companions. For any other partition it returns none.
 func (r *Registry) Beside(p keys.Partition) []any {
 	parent, companion := storekit.Companion(p.Topic)
 	if companion == "" || p.Number != 0 {
@@ -235,8 +246,9 @@ func (r *Registry) Beside(p keys.Partition) []any {
 	return []any{r.o.Names.Partition(parent, 0).Keys()[keys.Settings]}
 }
 
-// CompanionField returns the name of the field, in partition 0 of the topic that a companion belongs to, that names the companion.
-// topic is the name of the companion; for a topic that is none CompanionField returns "".
+// CompanionField returns the name of the field, in partition 0 of the topic that a companion
+// belongs to, that names the companion. topic is the name of the companion; for a topic that is
+// none CompanionField returns "".
 func CompanionField(topic string) string {
 	if _, companion := storekit.Companion(topic); companion != "" {
 		return companionField + companion
@@ -244,8 +256,8 @@ func CompanionField(topic string) string {
 	return ""
 }
 
-// propose stores a version in partition 0, if that still has the version base, and then spreads the new version. It reports
-// whether partition 0 accepted it. parent is as in store.
+// propose stores a version in partition 0, if that still has the version base, and then spreads the
+// new version. It reports whether partition 0 accepted it. parent is as in store.
 func (r *Registry) propose(ctx context.Context, topic string, l *Layout, base int64, parent *Layout) (bool, error) {
 	if l.Size() == 1 {
 		l.spread = l.Version
@@ -264,8 +276,9 @@ func (r *Registry) propose(ctx context.Context, topic string, l *Layout, base in
 	return true, nil
 }
 
-// Renew is called when partition p has answered with the version seen, and not with that of old, by which it was asked. It returns
-// the layout to go on with, which has old's version again if partition 0 knows no other.
+// Renew is called when partition p has answered with the version seen, and not with that of old, by
+// which it was asked. It returns the layout to go on with, which has old's version again if
+// partition 0 knows no other.
 func (r *Registry) Renew(ctx context.Context, p keys.Partition, seen int64, old *Layout) (*Layout, error) {
 	l, err := r.Load(ctx, p.Topic)
 	if err != nil || l.Version != old.Version || !l.Exists() {
@@ -278,9 +291,10 @@ func (r *Registry) Renew(ctx context.Context, p keys.Partition, seen int64, old 
 	return l, nil
 }
 
-// Supersede makes a new version when partition p does not accept the present one l. That is so when a deletion of the topic broke
-// off after p had been emptied, and also when partition 0 has lost, in a failover, a version that p still has. The new version has
-// the newest settings that partition 0 or p has.
+// Supersede makes a new version when partition p does not accept the present one l. That is so when
+// a deletion of the topic broke off after p had been emptied, and also when partition 0 has lost,
+// in a failover, a version that p still has. The new version has the newest settings that partition
+// 0 or p has.
 func (r *Registry) Supersede(ctx context.Context, p keys.Partition, l *Layout) error {
 	other, err := r.Read(ctx, p)
 	if err != nil {
@@ -295,8 +309,9 @@ func (r *Registry) Supersede(ctx context.Context, p keys.Partition, l *Layout) e
 	return err
 }
 
-// Configure changes a topic's settings, and creates the topic if there is none. It makes the topics of the groups before the topic has its
-// groups, and partition 0 takes the groups only if these topics are there.
+// Configure changes a topic's settings, and creates the topic if there is none. It makes the topics
+// of the groups before the topic has its groups, and partition 0 takes the groups only if these
+// topics are there.
 func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	for {
 		old, err := r.Load(ctx, topic)
@@ -332,8 +347,8 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 	}
 }
 
-// Create creates a topic that does not exist, of which old is the layout, and returns the new layout. If another process has
-// created the topic meanwhile, Create returns what Load finds.
+// Create creates a topic that does not exist, of which old is the layout, and returns the new
+// layout. If another process has created the topic meanwhile, Create returns what Load finds.
 func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layout, error) {
 	l, done, err := r.change(ctx, topic, old, r.newSettings())
 	if err != nil || done {
@@ -342,9 +357,10 @@ func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layo
 	return r.Load(ctx, topic)
 }
 
-// change gives a topic other settings, or reports false when the layout old is not current any more. The name of a new topic is
-// added to the names of topics first, so that no topic is missing there; a deletion of an older version does not remove the name.
-// A new companion gets as many partitions as its topic, which change creates if need be.
+// change gives a topic other settings, or reports false when the layout old is not current any
+// more. The name of a new topic is added to the names of topics first, so that no topic is missing
+// there; a deletion of an older version does not remove the name. A new companion gets as many
+// partitions as its topic, which change creates if need be.
 func (r *Registry) change(ctx context.Context, topic string, old *Layout, set punctual.Settings) (l *Layout, done bool, err error) {
 	var parent *Layout
 	if name, companion := storekit.Companion(topic); companion != "" && !old.Exists() {
@@ -369,7 +385,8 @@ func (r *Registry) change(ctx context.Context, topic string, old *Layout, set pu
 	return l, done, err
 }
 
-// Present returns the layout of a topic as partition 0 has it, and creates the topic first if it does not exist.
+// Present returns the layout of a topic as partition 0 has it, and creates the topic first if it
+// does not exist.
 func (r *Registry) Present(ctx context.Context, topic string) (*Layout, error) {
 	l, err := r.Load(ctx, topic)
 	for err == nil && !l.Exists() {
@@ -378,8 +395,9 @@ func (r *Registry) Present(ctx context.Context, topic string) (*Layout, error) {
 	return l, err
 }
 
-// names runs the script registry with the verb add for a topic that is created with a version, remove for one that was deleted in a
-// version, since for the names of topics that were created with that version or a greater one, or list for all names.
+// names runs the script registry with the verb add for a topic that is created with a version,
+// remove for one that was deleted in a version, since for the names of topics that were created
+// with that version or a greater one, or list for all names.
 func (r *Registry) names(ctx context.Context, verb, topic string, version int64) (*script.Answer, error) {
 	a, err := r.o.Route.RunStore(ctx, script.Registry, r.o.Names.Topics(), verb, topic, version, r.o.Clock.Deadline(ctx, route.CallTime))
 	if errors.Is(err, errkind.ErrLate) && punctual.Definite(err) && r.o.Clock.Passed(ctx) {
@@ -388,8 +406,9 @@ func (r *Registry) names(ctx context.Context, verb, topic string, version int64)
 	return a, err
 }
 
-// Deleted is called when a topic was deleted that had the layout l. It makes the deletion known to this process, and removes the
-// topic from the names. If that fails, a name without a topic stays, which does no harm.
+// Deleted is called when a topic was deleted that had the layout l. It makes the deletion known to
+// this process, and removes the topic from the names. If that fails, a name without a topic stays,
+// which does no harm.
 func (r *Registry) Deleted(ctx context.Context, topic string, l *Layout) error {
 	r.adopt(topic, &Layout{Version: -l.Version - 1, settings: r.newSettings()})
 	_, err := r.names(ctx, "remove", topic, l.Version)
@@ -402,12 +421,12 @@ func (r *Registry) All(ctx context.Context) ([]string, error) {
 	return topics, err
 }
 
-// versionsAgain is by how much earlier Since begins than it is asked to, in ms, because the version of a new topic comes from the clock as
-// its process knows it, and is stored a while after that.
+// versionsAgain is by how much earlier Since begins than it is asked to, in ms, because the version
+// of a new topic comes from the clock as its process knows it, and is stored a while after that.
 const versionsAgain = 10_000
 
-// Since returns names of topics that have come into being since a time of the store's clock, in ms, sorted, and the time of the clock now.
-// Some of them may be older or not there yet.
+// Since returns names of topics that have come into being since a time of the store's clock, in ms,
+// sorted, and the time of the clock now. Some of them may be older or not there yet.
 func (r *Registry) Since(ctx context.Context, at int64) (topics []string, now int64, err error) {
 	return r.listed(ctx, "since", min(at, r.o.Clock.Guess()/1000)-versionsAgain) // the clock may have been set back since at
 }

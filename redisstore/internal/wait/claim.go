@@ -48,12 +48,13 @@ type ask struct {
 	overtaken bool // guarded by Waiter.mu: others may ask the partition, because this attempt takes too long
 }
 
-// Claim waits for messages and returns the first that come, together with others that are due. After the first message was found
-// it begins further attempts for 10 ms only, because the lease of that message runs, and waits for the answers until LateAfter
-// has passed since the first message. When nothing has come until the time of the request, Claim returns nothing, or why a
-// partition could not be polled. It also returns when ctx ends, and with the error closed when closing is closed, which happens
-// when the store closes. In each of these cases it first waits for the answers to its attempts, but not for those that others have
-// overtaken or whose nodes are late.
+// Claim waits for messages and returns the first that come, together with others that are due.
+// After the first message was found it begins further attempts for 10 ms only, because the lease of
+// that message runs, and waits for the answers until LateAfter has passed since the first message.
+// When nothing has come until the time of the request, Claim returns nothing, or why a partition
+// could not be polled. It also returns when ctx ends, and with the error closed when closing is
+// closed, which happens when the store closes. In each of these cases it first waits for the
+// answers to its attempts, but not for those that others have overtaken or whose nodes are late.
 func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, closed error) ([]punctual.Delivery, error) {
 	w.start.Do(func() { w.work.Go(w.poll) })
 	c := &claim{Request: r, ctx: context.WithoutCancel(ctx), result: make(chan result, 1), first: make(chan struct{}, 1)}
@@ -91,8 +92,8 @@ func (w *Waiter) Claim(ctx context.Context, r Request, closing <-chan struct{}, 
 	}
 }
 
-// join adds a claim to the wait list of its topics, and has those of their partitions polled that were left out or whose last poll
-// failed.
+// join adds a claim to the wait list of its topics, and has those of their partitions polled that
+// were left out or whose last poll failed.
 func (w *Waiter) join(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,10 +113,11 @@ func (w *Waiter) join(c *claim) {
 	w.serve(c)
 }
 
-// serve lets a claim ask ready partitions of its topics, in the order of the topics. A partition in which at most one message is
-// due, as far as is known, is asked for one, and the claim goes on with the next partition. Any other partition is asked for as
-// many as the claim may still have, so that without PerTopic later topics are asked only when the answer has left some. Called with
-// mu held.
+// serve lets a claim ask ready partitions of its topics, in the order of the topics. A partition in
+// which at most one message is due, as far as is known, is asked for one, and the claim goes on
+// with the next partition. Any other partition is asked for as many as the claim may still have, so
+// that without PerTopic later topics are asked only when the answer has left some. Called with mu
+// held.
 func (w *Waiter) serve(c *claim) {
 	now := w.clock.Now()
 	for w.mayAsk(c, now) {
@@ -143,8 +145,9 @@ func (w *Waiter) mayAsk(c *claim, now int64) bool {
 	return len(c.asks) < asksAtOnce && (len(c.found) == 0 || now-c.since <= collectFor) // the leases of what was found run
 }
 
-// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when none of the partitions that it
-// may ask is ready. A ready partition whose node fails is scheduled for a later poll. Called with mu held.
+// nextFor returns the next attempt of a claim, for all messages that it may still have, or nil when
+// none of the partitions that it may ask is ready. A ready partition whose node fails is scheduled
+// for a later poll. Called with mu held.
 func (w *Waiter) nextFor(c *claim, now int64) *ask {
 	for i := c.list.ready.next(0); i >= 0; i = c.list.ready.next(i + 1) {
 		t := c.list.topics[i]
@@ -168,7 +171,8 @@ func (w *Waiter) nextFor(c *claim, now int64) *ask {
 	return nil
 }
 
-// room returns how many more messages of a topic, given by its index, a claim may ask for. Called with mu held.
+// room returns how many more messages of a topic, given by its index, a claim may ask for. Called
+// with mu held.
 func (c *claim) room(index int) int {
 	all, of := len(c.found), 0
 	for _, a := range c.asks {
@@ -206,23 +210,25 @@ func (w *Waiter) ask(a *ask) {
 	})
 }
 
-// take adds what an attempt has found, behind what was found in the same topic and in earlier ones. Called with mu held.
+// take adds what an attempt has found, behind what was found in the same topic and in earlier ones.
+// Called with mu held.
 func (c *claim) take(a *ask, ds []punctual.Delivery) {
 	i, _ := slices.BinarySearch(c.indexes, a.index+1)
 	c.found = slices.Insert(c.found, i, ds...)
 	c.indexes = slices.Insert(c.indexes, i, slices.Repeat([]int{a.index}, len(ds))...)
 }
 
-// dropped removes an attempt from those whose answers a claim waits for, and reports whether it was among them. Called with mu held.
+// dropped removes an attempt from those whose answers a claim waits for, and reports whether it was
+// among them. Called with mu held.
 func (c *claim) dropped(a *ask) bool {
 	n := len(c.asks)
 	c.asks = slices.DeleteFunc(c.asks, func(o *ask) bool { return o == a })
 	return len(c.asks) < n
 }
 
-// overtake makes a partition ready again while an attempt takes long, so that the same claim and others can ask the partition,
-// because perhaps only the connection of the attempt hangs (P11, P14). What the attempt has leased is handed out, or given back,
-// when its answer comes.
+// overtake makes a partition ready again while an attempt takes long, so that the same claim and
+// others can ask the partition, because perhaps only the connection of the attempt hangs (P11,
+// P14). What the attempt has leased is handed out, or given back, when its answer comes.
 func (w *Waiter) overtake(a *ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,15 +246,16 @@ func (w *Waiter) overtake(a *ask) {
 	w.offer(p)
 }
 
-// nodeLate is called when a node has not answered an attempt for too long, so that the claim asks other partitions.
+// nodeLate is called when a node has not answered an attempt for too long, so that the claim asks
+// other partitions.
 func (w *Waiter) nodeLate(a *ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.letGo(a)
 }
 
-// letGo has a claim wait for the answer of an attempt no longer. The claim may then ask other partitions, or return. Called with mu
-// held.
+// letGo has a claim wait for the answer of an attempt no longer. The claim may then ask other
+// partitions, or return. Called with mu held.
 func (w *Waiter) letGo(a *ask) {
 	if a.claim.dropped(a) {
 		w.serve(a.claim)
@@ -300,8 +307,9 @@ func (w *Waiter) answered(a *ask, got Answer) {
 	w.concludeAll()
 }
 
-// afterClaim returns when a partition is to be polled after an attempt: when a poll can find something, but not before the backoff
-// is over. After an attempt in vain it has the processes counted now and then. Called with mu held.
+// afterClaim returns when a partition is to be polled after an attempt: when a poll can find
+// something, but not before the backoff is over. After an attempt in vain it has the processes
+// counted now and then. Called with mu held.
 func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	now := w.clock.Now()
 	wait := p.contention.backoff(got)
@@ -319,8 +327,8 @@ func (w *Waiter) afterClaim(p *part, got Answer) int64 {
 	return max(got.At, now+wait)
 }
 
-// handOut gives the messages of an attempt whose claim no longer waits for them to other claims that wait under the same lease,
-// or back to the store. Called with mu held.
+// handOut gives the messages of an attempt whose claim no longer waits for them to other claims
+// that wait under the same lease, or back to the store. Called with mu held.
 func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	if len(ds) == 0 {
 		return
@@ -349,7 +357,8 @@ func (w *Waiter) handOut(p *part, from *claim, ds []punctual.Delivery) {
 	}
 }
 
-// answerEarly has a claim return what it has found. What its attempts that are still under way lease goes back to the store.
+// answerEarly has a claim return what it has found. What its attempts that are still under way
+// lease goes back to the store.
 func (w *Waiter) answerEarly(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -357,7 +366,8 @@ func (w *Waiter) answerEarly(c *claim) {
 	w.finish(c, nil, nil)
 }
 
-// finish gives a claim its result, unless it has one already: what the claim has found, or else ds and err. Called with mu held.
+// finish gives a claim its result, unless it has one already: what the claim has found, or else ds
+// and err. Called with mu held.
 func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
 	if !c.gone {
 		if len(c.found) > 0 {
@@ -372,7 +382,8 @@ func (w *Waiter) finish(c *claim, ds []punctual.Delivery, err error) {
 	}
 }
 
-// end is called with nil when the time of a claim is over, or with the reason for which the claim is to return before its time.
+// end is called with nil when the time of a claim is over, or with the reason for which the claim
+// is to return before its time.
 func (w *Waiter) end(c *claim, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -386,8 +397,8 @@ func (w *Waiter) end(c *claim, why error) {
 	w.conclude(c)
 }
 
-// conclude gives a claim that is to return its result, unless it still waits for an answer, or its time is over and one of its
-// partitions is still to be polled; see seen. Called with mu held.
+// conclude gives a claim that is to return its result, unless it still waits for an answer, or its
+// time is over and one of its partitions is still to be polled; see seen. Called with mu held.
 func (w *Waiter) conclude(c *claim) {
 	switch {
 	case c.gone || len(c.asks) > 0:
@@ -410,9 +421,10 @@ func (w *Waiter) concludeAll() {
 	w.ending = slices.DeleteFunc(w.ending, func(c *claim) bool { return c.gone })
 }
 
-// seen reports whether a claim may say that nothing is due. That is so when each of its partitions was polled within a second
-// before the claim came, or later, or cannot be polled, for which err is one reason. When a slow server is behind with the polls,
-// an older poll of a partition will do, unless nobody had waited for the partition in between. Called with mu held.
+// seen reports whether a claim may say that nothing is due. That is so when each of its partitions
+// was polled within a second before the claim came, or later, or cannot be polled, for which err is
+// one reason. When a slow server is behind with the polls, an older poll of a partition will do,
+// unless nobody had waited for the partition in between. Called with mu held.
 func (w *Waiter) seen(c *claim) (seen bool, err error) {
 	for _, t := range c.list.topics[c.seen:] {
 		for _, p := range t.parts {

@@ -2,10 +2,11 @@ package wait
 
 import "math/rand/v2"
 
-// contention spreads the claim attempts of several processes that wait for the same partition. All of them know when the next
-// message is due, but only one gets it. So a process whose attempts find messages goes on at once, and one whose attempts find
-// nothing backs off, which leaves the next messages to the first. It still tries now and then, at a time of its own, because the
-// other process may have died or may have no free slot.
+// contention spreads the claim attempts of several processes that wait for the same partition. All
+// of them know when the next message is due, but only one gets it. So a process whose attempts find
+// messages goes on at once, and one whose attempts find nothing backs off, which leaves the next
+// messages to the first. It still tries now and then, at a time of its own, because the other
+// process may have died or may have no free slot.
 type contention struct {
 	jitter    int64 // by how many ms an attempt is delayed, at most
 	empty     int   // how many attempts have found nothing since the backoff last began with 1 ms
@@ -17,19 +18,22 @@ type contention struct {
 const (
 	// maxJitter bounds, in ms, the random time by which an attempt is delayed.
 	maxJitter = 8
-	// backoffEach is by how much each process that waits raises the bound of a backoff, in µs. So one process or another tries
-	// about every 8 ms, with up to maxCounted processes.
+	// backoffEach is by how much each process that waits raises the bound of a backoff, in µs. So
+	// one process or another tries about every 8 ms, with up to maxCounted processes.
 	backoffEach int64 = 8_000
-	// maxCounted bounds the processes that raise the bound: with 64 or more it is 512 ms. By chance a backoff is half to one and a
-	// half times as long.
+	// maxCounted bounds the processes that raise the bound: with 64 or more it is 512 ms. By chance
+	// a backoff is half to one and a half times as long.
 	maxCounted = 64
-	// countEvery is how often the processes are counted, at most, in µs. They are counted only after an attempt in vain.
+	// countEvery is how often the processes are counted, at most, in µs. They are counted only
+	// after an attempt in vain.
 	countEvery int64 = 10_000_000
 )
 
-// adapt takes in how many messages an attempt has found that was made at the time at which a message was due. If the message was
-// gone, other processes wait for the same messages and ask at the same moment. So each process delays its next attempt by a random
-// time: the first of many is hardly later than before, and most of the others are notified of the next due time before they ask.
+// adapt takes in how many messages an attempt has found that was made at the time at which a
+// message was due. If the message was gone, other processes wait for the same messages and ask at
+// the same moment. So each process delays its next attempt by a random time: the first of many is
+// hardly later than before, and most of the others are notified of the next due time before they
+// ask.
 func (u *contention) adapt(found int) {
 	if found > 0 {
 		u.jitter /= 2
@@ -45,10 +49,12 @@ func (u *contention) withJitter(at int64) int64 {
 	return at + 1000*rand.Int64N(u.jitter+1)
 }
 
-// backoff returns for how long the process makes no attempt after this answer, in µs. After answers without messages that is 1, 2,
-// 4 ms and so on, half to one and a half times as long by chance if several processes wait. The bound is pollEvery while the
-// partition's clock stands still, as a clock that was set back does. A message that comes more than maxJitter after its due time
-// shows that the process which used to claim the messages has left this one, so the next backoff begins with 1 ms again.
+// backoff returns for how long the process makes no attempt after this answer, in µs. After answers
+// without messages that is 1, 2, 4 ms and so on, half to one and a half times as long by chance if
+// several processes wait. The bound is pollEvery while the partition's clock stands still, as a
+// clock that was set back does. A message that comes more than maxJitter after its due time shows
+// that the process which used to claim the messages has left this one, so the next backoff begins
+// with 1 ms again.
 func (u *contention) backoff(got Answer) int64 {
 	if n := len(got.Deliveries); n > 0 && u.processes > 1 && got.Now-got.Deliveries[0].Due.UnixMilli() <= maxJitter {
 		return 0 // the next answer in vain goes on with the backoff as it was

@@ -12,8 +12,8 @@ import (
 	"github.com/punctualmq/punctual"
 )
 
-// A process whose attempts find nothing delays the next ones by a random time of up to maxJitter ms. When its attempts find
-// something again, it delays them no longer.
+// A process whose attempts find nothing delays the next ones by a random time of up to maxJitter
+// ms. When its attempts find something again, it delays them no longer.
 func TestJitter(t *testing.T) {
 	p := &contention{}
 	if at := p.withJitter(1000); at != 1000 {
@@ -40,8 +40,9 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// P11: many processes that wait for the same messages make at most two attempts for each message, and no message is more than a
-// second late. Half of the processes leave on the way, each time the one that has claimed most.
+// P11: many processes that wait for the same messages make at most two attempts for each message,
+// and no message is more than a second late. Half of the processes leave on the way, each time the
+// one that has claimed most.
 func TestContention(t *testing.T) {
 	for _, processes := range []int{2, 8, 32} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
@@ -50,8 +51,8 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// contend has processes claim messages of which one becomes due each ms. Half of the processes leave on the way, each time the one
-// that has claimed most.
+// contend has processes claim messages of which one becomes due each ms. Half of the processes
+// leave on the way, each time the one that has claimed most.
 func contend(t *testing.T, processes, messages int) {
 	f := newFake(t, func(Part) string { return "" })
 	f.processes = processes

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// A claim may name 1000 topics (limits.MaxClaimTopics). To go through them for each claim would take longer than all else, so
-// claims wait in wait lists. There is one wait list for each list of topics. It stays for a while when its claims have returned, and the
-// next claim of the same topics in the same order finds it. When a topic gets a ready partition, or one that is not polled, the bit of
-// the topic is set in each wait list that has the topic.
+// A claim may name 1000 topics (limits.MaxClaimTopics). To go through them for each claim would
+// take longer than all else, so claims wait in wait lists. There is one wait list for each list of
+// topics. It stays for a while when its claims have returned, and the next claim of the same topics
+// in the same order finds it. When a topic gets a ready partition, or one that is not polled, the
+// bit of the topic is set in each wait list that has the topic.
 
 // idleLists is how many wait lists are kept in which no claim waits.
 const idleLists = 8
 
-// waitList is a list of topics with the claims that wait for these. The first two fields do not change; Waiter.mu guards the
-// others.
+// waitList is a list of topics with the claims that wait for these. The first two fields do not
+// change; Waiter.mu guards the others.
 type waitList struct {
 	names  []string // as the claims name them
 	topics []*topic // the same, without repetitions
@@ -24,8 +25,8 @@ type waitList struct {
 	idleSince int64    // when the last claim returned; counts only while no claim waits
 	// ready has the topics with a partition that waits for a claim to ask.
 	ready indexSet
-	// unpolled has the topics that may have a partition that is not polled, because nobody waited for it or its last poll failed.
-	// The next claim that joins has such partitions polled.
+	// unpolled has the topics that may have a partition that is not polled, because nobody waited
+	// for it or its last poll failed. The next claim that joins has such partitions polled.
 	unpolled indexSet
 }
 
@@ -95,8 +96,8 @@ func (ls *waitLists) join(l *waitList, c *claim) {
 	l.live++
 }
 
-// leave is called once for each claim, when it gets its result. Of the wait lists in which no claim waits any more the last
-// idleLists are kept.
+// leave is called once for each claim, when it gets its result. Of the wait lists in which no claim
+// waits any more the last idleLists are kept.
 func (ls *waitLists) leave(l *waitList, now int64) {
 	l.live--
 	if l.live > 0 {
@@ -134,7 +135,8 @@ func (t *topic) waited() bool {
 	return slices.ContainsFunc(t.members, func(m membership) bool { return m.list.live > 0 })
 }
 
-// claims returns the claims that wait for a topic, in the order in which they came. Some may have returned already.
+// claims returns the claims that wait for a topic, in the order in which they came. Some may have
+// returned already.
 func (t *topic) claims() []*claim {
 	var all []*claim
 	lists := 0

@@ -37,8 +37,9 @@ func manyTopics(n int) []string {
 	return topics
 }
 
-// A claim of topics that were claimed before does not ask about them again. If they were claimed in the same order, it uses the same
-// wait list. Of the wait lists in which no claim waits only the last few are kept (P10).
+// A claim of topics that were claimed before does not ask about them again. If they were claimed in
+// the same order, it uses the same wait list. Of the wait lists in which no claim waits only the
+// last few are kept (P10).
 func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2_000
@@ -92,8 +93,8 @@ func TestClaimOfManyTopicsWalksOnce(t *testing.T) {
 	})
 }
 
-// When the next due times show that each of several topics has one message that is due, a claim asks all these topics at a time. It
-// returns the messages in the order of its topics.
+// When the next due times show that each of several topics has one message that is due, a claim
+// asks all these topics at a time. It returns the messages in the order of its topics.
 func TestClaimAsksTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -119,7 +120,8 @@ func TestClaimAsksTogether(t *testing.T) {
 	})
 }
 
-// When claims of several lists of topics wait for one topic, a message of that topic goes to the claim that has waited longest.
+// When claims of several lists of topics wait for one topic, a message of that topic goes to the
+// claim that has waited longest.
 func TestLongestWaitingOfSeveralGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -155,8 +157,8 @@ func TestLongestWaitingOfSeveralGroups(t *testing.T) {
 	})
 }
 
-// P11: a message that becomes due while no claim waits comes with the next claim, within a second. While no claim waits the next due
-// times are not read (P10).
+// P11: a message that becomes due while no claim waits comes with the next claim, within a second.
+// While no claim waits the next due times are not read (P10).
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -184,8 +186,8 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// When a server is behind with the polls, a claim goes by the last poll of each partition and returns in time. Only the first claim
-// has to wait for a poll.
+// When a server is behind with the polls, a claim goes by the last poll of each partition and
+// returns in time. Only the first claim has to wait for a poll.
 func TestClaimReturnsBesideSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })
@@ -228,8 +230,9 @@ func TestIndexSet(t *testing.T) {
 	}
 }
 
-// After a node stood still, all polls that were to come meanwhile come at once. Within 20 s they spread over the second again,
-// because a server that reads the next due times of thousands of partitions at a time each second keeps everybody else waiting.
+// After a node stood still, all polls that were to come meanwhile come at once. Within 20 s they
+// spread over the second again, because a server that reads the next due times of thousands of
+// partitions at a time each second keeps everybody else waiting.
 func TestPollsPartAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4_000
@@ -245,7 +248,8 @@ func TestPollsPartAgain(t *testing.T) {
 				}
 			}
 		})
-		// crowd returns the greatest number of partitions whose latest polls began at the same time.
+		// crowd returns the greatest number of partitions whose latest polls began at the same
+		// time.
 		crowd := func() int {
 			w.mu.Lock()
 			defer w.mu.Unlock()

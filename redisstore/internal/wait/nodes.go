@@ -1,5 +1,5 @@
-// Package wait lets claims wait for messages and asks for these, and knows which nodes of a cluster do not answer. It knows nothing
-// of scripts, records or settings.
+// Package wait lets claims wait for messages and asks for these, and knows which nodes of a cluster
+// do not answer. It knows nothing of scripts, records or settings.
 package wait
 
 import (
@@ -22,17 +22,19 @@ type Part struct {
 
 // Prober reaches nodes for Nodes.
 type Prober interface {
-	// Node names the node that serves a partition. It does not block. The name is empty for a single server, which is always asked
-	// because no other could serve, and for a node that is not known.
+	// Node names the node that serves a partition. It does not block. The name is empty for a
+	// single server, which is always asked because no other could serve, and for a node that is not
+	// known.
 	Node(p Part) string
-	// Probe reads a little of a partition from the node that serves it, and returns nil if the node answers.
+	// Probe reads a little of a partition from the node that serves it, and returns nil if the node
+	// answers.
 	Probe(p Part) error
 	// Reload asks, in the background, which node serves which partition.
 	Reload()
 }
 
-// Nodes knows which nodes of a cluster do not answer, so that a call can leave out such a node until it answers again.
-// All methods are safe for concurrent use.
+// Nodes knows which nodes of a cluster do not answer, so that a call can leave out such a node
+// until it answers again. All methods are safe for concurrent use.
 type Nodes struct {
 	prober  Prober
 	late    time.Duration
@@ -44,7 +46,8 @@ type Nodes struct {
 	failing map[string]chan struct{} // guarded by mu: by node that fails; closed when the node fails no more
 }
 
-// NewNodes returns Nodes for which a call is late when the node has not answered after LateAfter plus slack.
+// NewNodes returns Nodes for which a call is late when the node has not answered after LateAfter
+// plus slack.
 func NewNodes(p Prober, slack time.Duration) *Nodes {
 	return &Nodes{prober: p, late: LateAfter + slack, closing: make(chan struct{}), failing: make(map[string]chan struct{})}
 }
@@ -52,16 +55,18 @@ func NewNodes(p Prober, slack time.Duration) *Nodes {
 // Failing reports whether a node has not answered for too long.
 func (n *Nodes) Failing(node string) bool { return n.Recovered(node) != nil }
 
-// Recovered returns a channel that is closed when a failing node counts as failing no more, or nil for a node that does not fail.
+// Recovered returns a channel that is closed when a failing node counts as failing no more, or nil
+// for a node that does not fail.
 func (n *Nodes) Recovered(node string) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.failing[node]
 }
 
-// Await returns true once a node does not fail, or false when it fails for another LateAfter, ctx ends or the Nodes are
-// closed. It calls late before it waits, so that a call which asks other nodes, too, goes on without this one. A call that
-// asks this node alone waits, because otherwise it could only fail, and a busy machine is soon back.
+// Await returns true once a node does not fail, or false when it fails for another LateAfter, ctx
+// ends or the Nodes are closed. It calls late before it waits, so that a call which asks other
+// nodes, too, goes on without this one. A call that asks this node alone waits, because otherwise
+// it could only fail, and a busy machine is soon back.
 func (n *Nodes) Await(ctx context.Context, node string, late func()) bool {
 	recovered := n.Recovered(node)
 	if recovered == nil {
@@ -87,8 +92,9 @@ type Call struct {
 	timer *time.Timer
 }
 
-// Begin is called before a node is asked, for a partition that it serves. If End is not called in time the node counts as failing,
-// and late, unless nil, is called. For the empty name of a node Begin does nothing.
+// Begin is called before a node is asked, for a partition that it serves. If End is not called in
+// time the node counts as failing, and late, unless nil, is called. For the empty name of a node
+// Begin does nothing.
 func (n *Nodes) Begin(node string, p Part, late func()) Call {
 	if node == "" {
 		return Call{}
@@ -132,7 +138,8 @@ func (n *Nodes) fail(node string, p Part) {
 	n.tests.Go(func() { n.test(node, p, recovered) })
 }
 
-// test probes a node that fails until it answers or another node serves the partition. One probe is under way at a time.
+// test probes a node that fails until it answers or another node serves the partition. One probe is
+// under way at a time.
 func (n *Nodes) test(node string, p Part, recovered <-chan struct{}) {
 	tick := time.NewTicker(testEvery)
 	defer tick.Stop()

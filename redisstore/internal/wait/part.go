@@ -29,12 +29,14 @@ type part struct {
 
 	asked   *ask  // the claim attempt, in phase asking
 	reading *read // the pipeline that reads the next due times, in phase polling from when it is about to be sent
-	// overtakenAsks are the claim attempts, and overtakenReads the pipelines, that took too long and are still under way, so that others
-	// may ask and read the partition. Each is mostOvertaken at most: a further one that takes too long keeps its place.
+	// overtakenAsks are the claim attempts, and overtakenReads the pipelines, that took too long
+	// and are still under way, so that others may ask and read the partition. Each is mostOvertaken
+	// at most: a further one that takes too long keeps its place.
 	overtakenAsks, overtakenReads int
 }
 
-// phase is what happens to a partition at the moment, or what it waits for. A partition is in one phase at a time.
+// phase is what happens to a partition at the moment, or what it waits for. A partition is in one
+// phase at a time.
 type phase uint8
 
 const (
@@ -56,7 +58,8 @@ type next struct {
 	expected bool  // the message was known before its time came, so every process that waits asks at the same moment
 }
 
-// poll is the poll under way, or else the latest one: a read of next due times, or an attempt of a claim.
+// poll is the poll under way, or else the latest one: a read of next due times, or an attempt of a
+// claim.
 type poll struct {
 	begun   int64
 	noticed int64 // the earliest due time that was notified since it began; Never if there was none
@@ -84,9 +87,9 @@ var byTime = heap.Order[*part]{
 	Place:  func(p *part) *int { return &p.place },
 }
 
-// enter brings a partition into a phase, and keeps what depends on the phase: Waiter.times, and the counts of ready partitions.
-// The caller sets p.next.at before it enters phase scheduled. After a change of p.next.at in that phase it enters the phase again.
-// Called with mu held.
+// enter brings a partition into a phase, and keeps what depends on the phase: Waiter.times, and the
+// counts of ready partitions. The caller sets p.next.at before it enters phase scheduled. After a
+// change of p.next.at in that phase it enters the phase again. Called with mu held.
 func (w *Waiter) enter(p *part, to phase) {
 	switch p.phase {
 	case scheduled:

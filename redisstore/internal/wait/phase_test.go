@@ -14,8 +14,8 @@ import (
 	seedrig "github.com/punctualmq/punctual/internal/rigs/seed"
 )
 
-// holds returns where the phase of a partition does not agree with what depends on it, such as the partition's place in
-// Waiter.times, the counts of ready partitions and the bits in wait lists.
+// holds returns where the phase of a partition does not agree with what depends on it, such as the
+// partition's place in Waiter.times, the counts of ready partitions and the bits in wait lists.
 func (w *Waiter) holds() (wrong []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,8 +56,9 @@ func (w *Waiter) holds() (wrong []string) {
 	return wrong
 }
 
-// What depends on the phases of the partitions agrees with them, whatever happens at the same time: claims that end at random,
-// nodes that stop and go on, notifications, and topics that get more partitions or are failed.
+// What depends on the phases of the partitions agrees with them, whatever happens at the same time:
+// claims that end at random, nodes that stop and go on, notifications, and topics that get more
+// partitions or are failed.
 func TestPhases(t *testing.T) {
 	seed := seedrig.Of(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -17,16 +17,19 @@ const Never int64 = 1<<63 - 1
 
 // Times of the waiting, all in µs.
 const (
-	// pollEvery is the longest time between two polls of a partition that claims wait for. Notifications may be lost, and P11
-	// allows a message to be a second late.
+	// pollEvery is the longest time between two polls of a partition that claims wait for.
+	// Notifications may be lost, and P11 allows a message to be a second late.
 	pollEvery int64 = 1_000_000
-	// pollTogether is how long before its time a partition is polled already if the next due times of others are read anyway.
+	// pollTogether is how long before its time a partition is polled already if the next due times
+	// of others are read anyway.
 	pollTogether int64 = 25_000
-	// pollApart bounds the random time by which a partition is polled earlier after a burst, in which more partitions of a node were
-	// polled at a time than one pipeline takes. A server or process that stood still makes such bursts, and without the random
-	// time their partitions would fall due together for ever.
+	// pollApart bounds the random time by which a partition is polled earlier after a burst, in
+	// which more partitions of a node were polled at a time than one pipeline takes. A server or
+	// process that stood still makes such bursts, and without the random time their partitions
+	// would fall due together for ever.
 	pollApart = pollEvery / 4
-	// forgetAfter is for how long, at least, a partition that no claim waits for is remembered, with its subscription.
+	// forgetAfter is for how long, at least, a partition that no claim waits for is remembered,
+	// with its subscription.
 	forgetAfter int64 = 60_000_000
 	// collectFor is for how long a claim that has found something begins further attempts.
 	collectFor int64 = 10_000
@@ -36,7 +39,8 @@ const (
 const PartsAtOnce = 256
 
 const (
-	// leastPolls is the least number of polls of an idle partition between two that let the store tidy the partition.
+	// leastPolls is the least number of polls of an idle partition between two that let the store
+	// tidy the partition.
 	leastPolls = 16
 	// tidyMost is how many idle partitions are tidied in a second, at most.
 	tidyMost = 32
@@ -46,11 +50,12 @@ const (
 const asksAtOnce = 16
 
 const (
-	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its partitions. After that others may
-	// ask these, because perhaps only the connection hangs and not the server.
+	// overtakeAfter is how long an attempt, or a read of next due times, keeps others from its
+	// partitions. After that others may ask these, because perhaps only the connection hangs and
+	// not the server.
 	overtakeAfter = 500 * time.Millisecond
-	// mostOvertaken is how many overtaken attempts at a partition, and how many overtaken reads of it, may be under way beside the
-	// latest one.
+	// mostOvertaken is how many overtaken attempts at a partition, and how many overtaken reads of
+	// it, may be under way beside the latest one.
 	mostOvertaken = 2
 )
 
@@ -58,12 +63,13 @@ const (
 type Clock interface {
 	// Now returns the time in µs.
 	Now() int64
-	// After returns a channel that receives once the time is reached, or some time before, and a function that frees the timer.
+	// After returns a channel that receives once the time is reached, or some time before, and a
+	// function that frees the timer.
 	After(at int64) (reached <-chan time.Time, stop func())
 }
 
-// Store is what a Waiter asks. NextDue, Claim, Processes and Release may block; a Waiter calls the other methods with its lock
-// held.
+// Store is what a Waiter asks. NextDue, Claim, Processes and Release may block; a Waiter calls the
+// other methods with its lock held.
 type Store interface {
 	// Node is the method of Prober.
 	Node(p Part) string
@@ -73,11 +79,13 @@ type Store interface {
 	Subscribe(p Part)
 	// Unsubscribe ends the subscription.
 	Unsubscribe(p Part)
-	// Processes returns how many processes wait for a partition, this one included; 0 if that is not known.
+	// Processes returns how many processes wait for a partition, this one included; 0 if that is
+	// not known.
 	Processes(p Part) int
 	// NextDue asks a node, in one pipeline, when a claim can find something in each partition.
 	NextDue(node string, ps []Part) []NextDue
-	// Claim leases up to n messages of a partition, and with tidy deletes what is past its retention. It goes on when ctx ends.
+	// Claim leases up to n messages of a partition, and with tidy deletes what is past its
+	// retention. It goes on when ctx ends.
 	Claim(ctx context.Context, p Part, n int, lease time.Duration, tidy bool) Answer
 	// LeaseEnded reports whether the lease of a delivery has ended.
 	LeaseEnded(d *punctual.Delivery) bool
@@ -87,8 +95,8 @@ type Store interface {
 
 // NextDue is when a claim can find something in a partition.
 type NextDue struct {
-	// At is by Clock: Never if nothing waits or is leased there, or if the times could not be read, and now if another node has the
-	// partition, so that a claim finds that node.
+	// At is by Clock: Never if nothing waits or is leased there, or if the times could not be read,
+	// and now if another node has the partition, so that a claim finds that node.
 	At   int64
 	Then int64 // by Clock: when a claim can find a second message, or any earlier time
 	Err  error // why the times could not be read
@@ -110,15 +118,17 @@ type Request struct {
 	PerTopic int
 	Lease    time.Duration
 	Until    int64 // by Clock
-	// Alone keeps the claim from getting what attempts of other claims have leased, and its own messages from going to others.
-	// Such a claim makes no attempt while it waits for another one, and none once it has found something. A claim with a key
-	// (storekit.Request) is alone, because there is one record of what that key has leased in a partition.
+	// Alone keeps the claim from getting what attempts of other claims have leased, and its own
+	// messages from going to others. Such a claim makes no attempt while it waits for another one,
+	// and none once it has found something. A claim with a key (storekit.Request) is alone, because
+	// there is one record of what that key has leased in a partition.
 	Alone bool
 }
 
-// Waiter lets claims wait for messages. Each partition has a time at which it is polled next. When that time has come and no
-// message is known to be due, the next due times are read: those of a node in pipelines, nodes side by side. When a message is
-// due, one of the claims that wait asks for it, and for collectFor also for others that are due, until it has as many as it may.
+// Waiter lets claims wait for messages. Each partition has a time at which it is polled next. When
+// that time has come and no message is known to be due, the next due times are read: those of a
+// node in pipelines, nodes side by side. When a message is due, one of the claims that wait asks
+// for it, and for collectFor also for others that are due, until it has as many as it may.
 //
 // All methods are safe for concurrent use.
 type Waiter struct {
@@ -140,7 +150,8 @@ type Waiter struct {
 	ending []*claim          // guarded by mu: claims whose time is over and that cannot return yet; see Waiter.conclude
 }
 
-// read is a pipeline that reads the next due times of some partitions. Waiter.mu guards over and overtaken.
+// read is a pipeline that reads the next due times of some partitions. Waiter.mu guards over and
+// overtaken.
 type read struct {
 	parts     []*part
 	over      bool // the pipeline was answered
@@ -155,14 +166,16 @@ func New(c Clock, s Store, n *Nodes) *Waiter {
 	}
 }
 
-// Knows reports whether a claim of the same topics, in the same order, was made before, as far as that is remembered.
+// Knows reports whether a claim of the same topics, in the same order, was made before, as far as
+// that is remembered.
 func (w *Waiter) Knows(topics []string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lists.find(topics) != nil
 }
 
-// topicsOf returns the topics with the given names, and makes those that are not known yet. Called with mu held.
+// topicsOf returns the topics with the given names, and makes those that are not known yet. Called
+// with mu held.
 func (w *Waiter) topicsOf(names []string) []*topic {
 	topics := make([]*topic, len(names))
 	for i, name := range names {
@@ -177,8 +190,8 @@ func (w *Waiter) topicsOf(names []string) []*topic {
 	return topics
 }
 
-// pollAgain is called when a claim joins. It has a partition polled that was left out because nobody waited, or whose last poll
-// failed. Called with mu held.
+// pollAgain is called when a claim joins. It has a partition polled that was left out because
+// nobody waited, or whose last poll failed. Called with mu held.
 func (w *Waiter) pollAgain(p *part) {
 	now := w.clock.Now()
 	switch {
@@ -204,8 +217,8 @@ func (w *Waiter) grow(t *topic, n int) {
 	}
 }
 
-// Resize is called when it becomes known that a topic has n partitions. With changed its settings are others than before, and all
-// its partitions are polled.
+// Resize is called when it becomes known that a topic has n partitions. With changed its settings
+// are others than before, and all its partitions are polled.
 func (w *Waiter) Resize(name string, n int, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,8 +246,8 @@ func (w *Waiter) Fail(name string, err error) {
 	}
 }
 
-// Notice is called when it becomes known that a message of a partition is due at a time, by Clock. With -Never any message may have
-// become due.
+// Notice is called when it becomes known that a message of a partition is due at a time, by Clock.
+// With -Never any message may have become due.
 func (w *Waiter) Notice(p Part, at int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,8 +256,8 @@ func (w *Waiter) Notice(p Part, at int64) {
 	}
 }
 
-// notice is Notice with mu held. A notification that comes during a poll counts when the poll has ended, because the answer of the
-// poll may not show the message.
+// notice is Notice with mu held. A notification that comes during a poll counts when the poll has
+// ended, because the answer of the poll may not show the message.
 func (w *Waiter) notice(p *part, at int64) {
 	switch {
 	case p.phase.busy():
@@ -270,8 +283,8 @@ func (w *Waiter) notice(p *part, at int64) {
 	w.arrange(p)
 }
 
-// arrange has a partition polled when its time comes, or asked by a claim at once if a message is known to be due. Called with mu
-// held.
+// arrange has a partition polled when its time comes, or asked by a claim at once if a message is
+// known to be due. Called with mu held.
 func (w *Waiter) arrange(p *part) {
 	switch {
 	case p.phase.busy():
@@ -283,7 +296,8 @@ func (w *Waiter) arrange(p *part) {
 	}
 }
 
-// schedule has a partition polled at its time, for which the poller is woken if it would sleep longer. Called with mu held.
+// schedule has a partition polled at its time, for which the poller is woken if it would sleep
+// longer. Called with mu held.
 func (w *Waiter) schedule(p *part) {
 	w.enter(p, scheduled)
 	if p.next.at < w.until {
@@ -298,7 +312,8 @@ func (w *Waiter) wakePoller() {
 	}
 }
 
-// offer has a ready partition asked by that one of the claims that may ask which has waited longest. Called with mu held.
+// offer has a ready partition asked by that one of the claims that may ask which has waited
+// longest. Called with mu held.
 func (w *Waiter) offer(p *part) {
 	for _, c := range p.topic.claims() {
 		if p.phase != ready {
@@ -308,8 +323,8 @@ func (w *Waiter) offer(p *part) {
 	}
 }
 
-// polled takes in the answer of a poll: at is when the next poll can find something, and then when it can find a second message,
-// or any earlier time. Called with mu held.
+// polled takes in the answer of a poll: at is when the next poll can find something, and then when
+// it can find a second message, or any earlier time. Called with mu held.
 func (w *Waiter) polled(p *part, at, then int64, err error) {
 	now := w.clock.Now()
 	again := p.poll.begun + pollEvery // from its beginning, because the answer may not show what came later
@@ -339,7 +354,8 @@ func (w *Waiter) polled(p *part, at, then int64, err error) {
 	}
 }
 
-// NotAnswering returns the error of a call that is not sent to a node, because the node does not answer other calls.
+// NotAnswering returns the error of a call that is not sent to a node, because the node does not
+// answer other calls.
 func NotAnswering(node string) error {
 	return fmt.Errorf("not sent, because node %s does not answer; try again: %w", node, punctual.ErrUnreachable)
 }
@@ -364,8 +380,8 @@ func (w *Waiter) poll() {
 	}
 }
 
-// pollDue polls the partitions whose time has come, and returns when the poller is to call it again. Partitions that no claim waits
-// for are not polled and rest.
+// pollDue polls the partitions whose time has come, and returns when the poller is to call it
+// again. Partitions that no claim waits for are not polled and rest.
 func (w *Waiter) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -386,7 +402,8 @@ func (w *Waiter) pollDue() int64 {
 		}
 		if !p.next.due {
 			p.cleanup.polls++
-			// While a partition is ready none is tidied, so that messages that are due do not wait for the tidying.
+			// While a partition is ready none is tidied, so that messages that are due do not wait
+			// for the tidying.
 			if p.cleanup.now = p.cleanup.polls >= w.tidyEach() && w.ready == 0; p.cleanup.now {
 				p.cleanup.polls = 0
 			}
@@ -427,8 +444,8 @@ func (w *Waiter) pollDue() int64 {
 	return w.until
 }
 
-// tidyEach returns after how many polls an idle partition is tidied. The number is larger with many partitions, so that not more
-// than tidyMost are tidied in a second. Called with mu held.
+// tidyEach returns after how many polls an idle partition is tidied. The number is larger with many
+// partitions, so that not more than tidyMost are tidied in a second. Called with mu held.
 func (w *Waiter) tidyEach() int { return max(leastPolls, len(w.times)/tidyMost) }
 
 // readAll reads the next due times of some partitions of a node, one pipeline after the other.
@@ -443,8 +460,8 @@ func (w *Waiter) readAll(node string, ps []*part) {
 	}
 }
 
-// readSome reads the next due times of ps in one pipeline. If that takes longer than overtakeAfter, rest is read meanwhile, and
-// readSome returns true when it has its answer.
+// readSome reads the next due times of ps in one pipeline. If that takes longer than overtakeAfter,
+// rest is read meanwhile, and readSome returns true when it has its answer.
 func (w *Waiter) readSome(node string, ps, rest []*part) (overtaken bool) {
 	names := make([]Part, len(ps))
 	r := &read{parts: ps}
@@ -464,7 +481,8 @@ func (w *Waiter) readSome(node string, ps, rest []*part) (overtaken bool) {
 	return r.overtaken
 }
 
-// overtakeRead lets other polls read the partitions of a pipeline that takes long, because perhaps only its connection hangs (P11).
+// overtakeRead lets other polls read the partitions of a pipeline that takes long, because perhaps
+// only its connection hangs (P11).
 func (w *Waiter) overtakeRead(r *read, node string, rest []*part) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -503,7 +521,8 @@ func (w *Waiter) took(r *read, all []NextDue) {
 		p.reading = nil
 		w.polled(p, all[i].At, all[i].Then, all[i].Err)
 	}
-	// By now all partitions with something due are ready, so that a claim asks for the first of its topics first.
+	// By now all partitions with something due are ready, so that a claim asks for the first of its
+	// topics first.
 	for i, p := range ps {
 		if err := got[i].Err; err != nil {
 			for _, c := range p.topic.claims() {
@@ -522,7 +541,8 @@ func (w *Waiter) took(r *read, all []NextDue) {
 	w.concludeAll()
 }
 
-// forget forgets, once a minute, the topics that no claim has waited for within the last minute. Called with mu held.
+// forget forgets, once a minute, the topics that no claim has waited for within the last minute.
+// Called with mu held.
 func (w *Waiter) forget(now int64) {
 	if now-w.swept < forgetAfter {
 		return
@@ -542,8 +562,8 @@ func (w *Waiter) forget(now int64) {
 	}
 }
 
-// Waiting returns, for tests, how many claims wait for a topic, and whether all its partitions were polled and none is being asked
-// or is to be asked by now.
+// Waiting returns, for tests, how many claims wait for a topic, and whether all its partitions were
+// polled and none is being asked or is to be asked by now.
 func (w *Waiter) Waiting(name string) (claims int, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

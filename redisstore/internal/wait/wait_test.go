@@ -30,7 +30,8 @@ func (c bubbleClock) After(at int64) (<-chan time.Time, func()) {
 // farAway is how long the way to a fake node takes, and for a claim the way back.
 const farAway = 200 * time.Microsecond
 
-// fake is a store of nodes in memory. A question to a node that is stopped is carried out and answered when the node goes on.
+// fake is a store of nodes in memory. A question to a node that is stopped is carried out and
+// answered when the node goes on.
 type fake struct {
 	t     *testing.T
 	clock bubbleClock
@@ -176,7 +177,8 @@ func (f *fake) counts() (hung, released int) {
 	return f.hung, f.released
 }
 
-// asked returns how often the next due times of a partition were read, and how many attempts of claims there were.
+// asked returns how often the next due times of a partition were read, and how many attempts of
+// claims there were.
 func (f *fake) asked() (heads, claims int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +215,8 @@ func (f *fake) stop(node string) (goOn func()) {
 	}
 }
 
-// handled checks the leases of what a claim has returned, and acks the messages. It returns by how much the latest of them was late.
+// handled checks the leases of what a claim has returned, and acks the messages. It returns by how
+// much the latest of them was late.
 func (f *fake) handled(ds []punctual.Delivery) (late time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,13 +238,15 @@ func (f *fake) left() (due, leased int) {
 	return len(f.due), len(f.leased)
 }
 
-// beside is how late messages of other nodes may be while one node is stopped: a second because there are no notifications (P11),
-// another one because all claims may have asked the stopped node (P14), and some time for the ways.
+// beside is how late messages of other nodes may be while one node is stopped: a second because
+// there are no notifications (P11), another one because all claims may have asked the stopped node
+// (P14), and some time for the ways.
 const beside = 2*time.Second + 100*time.Millisecond
 
-// P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no notifications, and the contexts of claims
-// end at random. Messages of the other nodes come in time, no handler starts under a lease that has ended, and in the end no
-// message is left and none is leased without a holder.
+// P11, P14, P3: of three nodes one is stopped for 20 s, there are 10,000 topics and no
+// notifications, and the contexts of claims end at random. Messages of the other nodes come in
+// time, no handler starts under a lease that has ended, and in the end no message is left and none
+// is leased without a holder.
 func TestSlowStoppedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, messages = 10_000, 3000
@@ -318,8 +323,8 @@ func TestSlowStoppedNode(t *testing.T) {
 	})
 }
 
-// P11: a server is slow, and there are far more idle topics than can be tidied in a second. A message that becomes due in the last
-// of them does not wait until the others have been tidied.
+// P11: a server is slow, and there are far more idle topics than can be tidied in a second. A
+// message that becomes due in the last of them does not wait until the others have been tidied.
 func TestTidyingKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "node" })
@@ -351,8 +356,8 @@ func open(f *fake) (*Waiter, *Nodes) {
 	return New(f.clock, f, nodes), nodes
 }
 
-// A message that is leased for a claim which has returned goes to another claim that waits for the topic with a lease of the same
-// length. If there is none, the message is given back.
+// A message that is leased for a claim which has returned goes to another claim that waits for the
+// topic with a lease of the same length. If there is none, the message is given back.
 func TestLateAnswers(t *testing.T) {
 	for _, other := range []time.Duration{0, time.Hour, 2 * time.Hour} { // the lease of the other claim; 0: there is none
 		synctest.Test(t, func(t *testing.T) {
@@ -411,8 +416,8 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// A claim returns what is due in several partitions, up to the most that it may have in all and of each topic. A claim that is
-// Alone returns the messages of one partition.
+// A claim returns what is due in several partitions, up to the most that it may have in all and of
+// each topic. A claim that is Alone returns the messages of one partition.
 func TestClaimGathers(t *testing.T) {
 	for name, c := range map[string]struct {
 		max, perTopic int
@@ -454,7 +459,8 @@ func TestClaimGathers(t *testing.T) {
 	}
 }
 
-// P3: a claim that has found something waits for another node no longer than LateAfter. What that node leases later is given back.
+// P3: a claim that has found something waits for another node no longer than LateAfter. What that
+// node leases later is given back.
 func TestNodeKeepsNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
@@ -493,7 +499,8 @@ func TestNodeKeepsNothingBack(t *testing.T) {
 	})
 }
 
-// lossy is a fake in which the answer of the first attempt is lost, and which no later attempt reaches.
+// lossy is a fake in which the answer of the first attempt is lost, and which no later attempt
+// reaches.
 type lossy struct {
 	*fake
 	asked atomic.Int64
@@ -506,8 +513,8 @@ func (f *lossy) Claim(context.Context, Part, int, time.Duration, bool) Answer {
 	return Answer{Err: fmt.Errorf("nobody is there: %w", punctual.ErrUnreachable)}
 }
 
-// P13: the error of a claim is not definite if the answer of one of its attempts was lost, because nobody knows what that attempt
-// has leased.
+// P13: the error of a claim is not definite if the answer of one of its attempts was lost, because
+// nobody knows what that attempt has leased.
 func TestLostAnswerIsNotDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(p Part) string { return "node of " + p.Topic })
@@ -544,7 +551,8 @@ func (f *refusing) NextDue(node string, ps []Part) []NextDue {
 	return got
 }
 
-// A claim that joins after a failed poll does not wait for the time of the next poll: the partition is polled at once.
+// A claim that joins after a failed poll does not wait for the time of the next poll: the partition
+// is polled at once.
 func TestClaimAfterAFailedPoll(t *testing.T) {
 	for _, why := range []error{punctual.ErrUnreachable, punctual.ErrCorrupt} { // of the node, and of the partition
 		synctest.Test(t, func(t *testing.T) {
@@ -568,8 +576,8 @@ func TestClaimAfterAFailedPoll(t *testing.T) {
 	}
 }
 
-// P10: while nothing is due a partition costs one read of its next due times each second, or instead of every 16th read a script,
-// however many claims wait.
+// P10: while nothing is due a partition costs one read of its next due times each second, or
+// instead of every 16th read a script, however many claims wait.
 func TestIdlePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, func(Part) string { return "" })

@@ -18,8 +18,9 @@ const (
 )
 
 const (
-	// mostTimes bounds the times that one step goes through, so that a step takes a fraction of a second. A schedule for
-	// each second whose duty comes back after a year takes 631 steps if it leaves those times out.
+	// mostTimes bounds the times that one step goes through, so that a step takes a fraction of a
+	// second. A schedule for each second whose duty comes back after a year takes 631 steps if it
+	// leaves those times out.
 	mostTimes = 50_000
 	// MostStored is the most occurrences that one step stores.
 	MostStored = 50
@@ -29,7 +30,8 @@ const (
 type Question struct {
 	// Last, if not 0, is the occurrence whose Fate decides about overlap.
 	Last int64
-	// Watched are the occurrences, the latest first, whose Fates decide about the pause after MaxDead dead ones.
+	// Watched are the occurrences, the latest first, whose Fates decide about the pause after
+	// MaxDead dead ones.
 	Watched []int64
 }
 
@@ -56,7 +58,8 @@ type Occasion struct {
 	Delay int64
 	// Fates are those of the occurrences that Question asks for.
 	Fates map[int64]Fate
-	// Room is how many occurrences may be stored, 1 to MostStored: fewer than that when their bodies are large.
+	// Room is how many occurrences may be stored, 1 to MostStored: fewer than that when their
+	// bodies are large.
 	Room int
 }
 
@@ -66,8 +69,8 @@ type Step struct {
 	Store []int64
 	// Cancel, if not 0, is the occurrence to cancel before that.
 	Cancel int64
-	// Missed and Skipped are how many times were left out, and Left those of them that were left out last, at most 10. Accounts
-	// has all of them, added up by the reason.
+	// Missed and Skipped are how many times were left out, and Left those of them that were left
+	// out last, at most 10. Accounts has all of them, added up by the reason.
 	Missed, Skipped int64
 	Left            []Left
 	Accounts        []Account
@@ -75,16 +78,18 @@ type Step struct {
 	Paused bool
 }
 
-// Account is how many times were left out for a reason: the first, the last and how many from the one to the other.
+// Account is how many times were left out for a reason: the first, the last and how many from the
+// one to the other.
 type Account struct {
 	Why         Why
 	First, Last int64
 	Count       int64
 }
 
-// Decide goes through the times that have come, from State.Next on, and decides about each. It changes r accordingly. If it
-// cannot decide about all of them, because there are many, State.Next has come afterwards, too, and the next step goes on. An
-// error says that this process cannot find the times, for instance because it lacks the zone; r is then as it was.
+// Decide goes through the times that have come, from State.Next on, and decides about each. It
+// changes r accordingly. If it cannot decide about all of them, because there are many, State.Next
+// has come afterwards, too, and the next step goes on. An error says that this process cannot find
+// the times, for instance because it lacks the zone; r is then as it was.
 func (r *Record) Decide(o Occasion, zones *cron.Zones) (Step, error) {
 	if r.State.Paused != nil || r.State.Next.At == 0 {
 		return Step{}, nil
@@ -156,8 +161,8 @@ func (s *step) take(at int64) bool {
 func (s *step) finish(complete bool) {
 	r := s.record
 	if s.missed != 0 {
-		// One occurrence makes up for all the times that were missed: the latest of them, unless a later time is stored anyway or
-		// waits for the next step.
+		// One occurrence makes up for all the times that were missed: the latest of them, unless a
+		// later time is stored anyway or waits for the next step.
 		if complete && len(s.Store) == 0 {
 			s.Store = []int64{s.missed}
 		} else {
@@ -175,8 +180,8 @@ func (s *step) finish(complete bool) {
 	r.State.Left = last(append(r.State.Left, s.Left...))
 }
 
-// overlap leaves out times of Store as Definition.Overlap says. An occurrence that this step stores counts as not finished when the
-// next one of them comes.
+// overlap leaves out times of Store as Definition.Overlap says. An occurrence that this step stores
+// counts as not finished when the next one of them comes.
 func (s *step) overlap() {
 	r := s.record
 	if len(s.Store) == 0 || r.Overlap == OverlapAllow {

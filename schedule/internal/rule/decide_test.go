@@ -40,7 +40,8 @@ func decide(t testing.TB, r *Record, now int64, fates map[int64]Fate) Step {
 	return s
 }
 
-// TestPolicies decides about the times of an hourly schedule that was put at 8:30, once at 9:00 and again at the time of the case.
+// TestPolicies decides about the times of an hourly schedule that was put at 8:30, once at 9:00 and
+// again at the time of the case.
 func TestPolicies(t *testing.T) {
 	live := map[int64]Fate{at(t, "2026-11-20 09:00"): Live}
 	dead := map[int64]Fate{at(t, "2026-11-20 09:00"): Dead}
@@ -213,7 +214,8 @@ func TestRedefine(t *testing.T) {
 	if changed, err := r.Redefine(body, at(t, "2026-11-20 08:40"), zones); !changed || err != nil || r.State.Next.At != at(t, "2026-11-20 09:00") || r.State.Earlier != nil {
 		t.Errorf("another body: %v, %v, %+v", changed, err, r.State)
 	}
-	// 9:00 has come and no duty has taken it up yet. It counts, and no time of the new definition before the change does.
+	// 9:00 has come and no duty has taken it up yet. It counts, and no time of the new definition
+	// before the change does.
 	if changed, err := r.Redefine(daily, at(t, "2026-11-20 09:00")+200, zones); !changed || err != nil || len(r.State.Earlier) != 1 {
 		t.Fatalf("%v, %v, %+v", changed, err, r.State)
 	}
@@ -243,8 +245,9 @@ func TestRedefine(t *testing.T) {
 	}
 }
 
-// TestEveryTimeOnce lets the clock jump, definitions change, schedules pause and steps come late or twice, and compares with a list
-// of all times: each time is decided once, by the definition that held when it came.
+// TestEveryTimeOnce lets the clock jump, definitions change, schedules pause and steps come late or
+// twice, and compares with a list of all times: each time is decided once, by the definition that
+// held when it came.
 func TestEveryTimeOnce(t *testing.T) {
 	seed := seedrig.Of(t)
 	specs := []string{"*/10 * * * *", "7 * * * *; 0 9 * * *", "@every 7m", "30 2 * * *", "*/20 1-3 * * *"}
@@ -357,9 +360,10 @@ func mustRead(t testing.TB, timing Timing, zones *cron.Zones) *Times {
 	return times
 }
 
-// TestZoneChangesAtATime changes the zone of a schedule at the very instant of one of its times, 3 o'clock in Berlin and 21
-// o'clock of the day before in Havana. The next time of the new definition is that day's, 2:30 in Havana: it must not be looked
-// for behind 3 o'clock on the clocks of Havana.
+// TestZoneChangesAtATime changes the zone of a schedule at the very instant of one of its times, 3
+// o'clock in Berlin and 21 o'clock of the day before in Havana. The next time of the new definition
+// is that day's, 2:30 in Havana: it must not be looked for behind 3 o'clock on the clocks of
+// Havana.
 func TestZoneChangesAtATime(t *testing.T) {
 	zones := new(cron.Zones)
 	berlin := Definition{Timing: Timing{Spec: "0 3 * * *", Zone: "Europe/Berlin"}}
@@ -397,8 +401,9 @@ func TestZoneChangesAtATime(t *testing.T) {
 	}
 }
 
-// TestTwoVersionsOfAZone lets processes with different zone data take turns. Each of the two times of a day comes once, at the instant
-// that the one or the other process knows for it, and the instants only grow.
+// TestTwoVersionsOfAZone lets processes with different zone data take turns. Each of the two times
+// of a day comes once, at the instant that the one or the other process knows for it, and the
+// instants only grow.
 func TestTwoVersionsOfAZone(t *testing.T) {
 	seed := seedrig.Of(t)
 	load := func(name string) *time.Location {
@@ -443,7 +448,8 @@ func TestTwoVersionsOfAZone(t *testing.T) {
 	}
 }
 
-// TestForget: a schedule that was decided, ended, changed or resumed while the clock was ahead comes again from the step on.
+// TestForget: a schedule that was decided, ended, changed or resumed while the clock was ahead
+// comes again from the step on.
 func TestForget(t *testing.T) {
 	hourly := Timing{Spec: "0 * * * *"}
 	until := hourly
@@ -490,7 +496,8 @@ func TestForget(t *testing.T) {
 			t.Errorf("%s: forgotten twice it differs: %s, %+v", name, before, r.State)
 		}
 	}
-	// A schedule whose zone is not known here stays as it is, so that a definition with another zone mends it, and it begins again then.
+	// A schedule whose zone is not known here stays as it is, so that a definition with another
+	// zone mends it, and it begins again then.
 	z := put(t, Definition{Timing: hourly}, ahead)
 	z.Zone = "Nowhere/Land"
 	if z.Forget(step, now, new(cron.Zones)); z.Ahead(now) == 0 {

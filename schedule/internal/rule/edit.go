@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/internal/cron"
 )
 
-// mostEarlier bounds State.Earlier, so that a definition that is changed again and again while no duty runs does not grow without
-// end.
+// mostEarlier bounds State.Earlier, so that a definition that is changed again and again while no
+// duty runs does not grow without end.
 const mostEarlier = 4
 
 // MaxSkip is the most times that a schedule has in State.Skip.
@@ -45,12 +45,13 @@ func never(t Timing) error {
 	return fmt.Errorf("no time is left: %w", ErrNever)
 }
 
-// Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and skipped times stay. The
-// times of the former definition that have come and are not decided still count, and those of the new one count from now on, or
-// behind the latest time that is decided if the clock is not past that. Where this process cannot find the times of a former
-// definition, only the first of those that have come counts, and behind it the times of the new one. No time counts any more if as many occurrences as the new
-// Limit are stored already.
-// The same definition changes nothing, unless this process knows other zone data and finds another next time with them.
+// Redefine gives r the definition d, and returns whether that changes anything. Counters, pause and
+// skipped times stay. The times of the former definition that have come and are not decided still
+// count, and those of the new one count from now on, or behind the latest time that is decided if
+// the clock is not past that. Where this process cannot find the times of a former definition, only
+// the first of those that have come counts, and behind it the times of the new one. No time counts
+// any more if as many occurrences as the new Limit are stored already. The same definition changes
+// nothing, unless this process knows other zone data and finds another next time with them.
 func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed bool, err error) {
 	t, err := d.Read(zones)
 	if err != nil {
@@ -95,12 +96,12 @@ func (r *Record) Redefine(d Definition, now int64, zones *cron.Zones) (changed b
 	return true, nil
 }
 
-// stepBeyond is by how much the store's clock is behind what it said before at least after a step (storekit.StepBeyond), in milliseconds.
-// The clocks of the nodes of a cluster differ by less.
+// stepBeyond is by how much the store's clock is behind what it said before at least after a step
+// (storekit.StepBeyond), in milliseconds. The clocks of the nodes of a cluster differ by less.
 const stepBeyond = 2000
 
-// Ahead returns the latest time that r has decided, or at which it was changed, if that is so far ahead of now that the store's clock must
-// have stepped back since. Otherwise Ahead returns 0.
+// Ahead returns the latest time that r has decided, or at which it was changed, if that is so far
+// ahead of now that the store's clock must have stepped back since. Otherwise Ahead returns 0.
 func (r *Record) Ahead(now int64) int64 {
 	if latest := max(r.State.Mark.At, r.State.Changed); latest > now+stepBeyond {
 		return latest
@@ -108,9 +109,10 @@ func (r *Record) Ahead(now int64) int64 {
 	return 0
 }
 
-// Forget has r come again after the instant from, because the store's clock was ahead when r decided about the times after that. Those
-// of them that were stored are skipped when they come, as far as r knows them, because an occurrence is stored once. The others come again.
-// Where this process cannot find the times of r, r stays as it is; Decide says so, and Redefine mends it.
+// Forget has r come again after the instant from, because the store's clock was ahead when r
+// decided about the times after that. Those of them that were stored are skipped when they come, as
+// far as r knows them, because an occurrence is stored once. The others come again. Where this
+// process cannot find the times of r, r stays as it is; Decide says so, and Redefine mends it.
 func (r *Record) Forget(from, now int64, zones *cron.Zones) {
 	t, err := r.Timing.Read(zones)
 	if err != nil {
@@ -136,7 +138,8 @@ func (r *Record) Forget(from, now int64, zones *cron.Zones) {
 	r.touch(now)
 }
 
-// touch notes that r was changed. State.Revision makes the due times of a paused schedule differ from one change to the next.
+// touch notes that r was changed. State.Revision makes the due times of a paused schedule differ
+// from one change to the next.
 func (r *Record) touch(now int64) {
 	r.State.Changed = now
 	r.State.Revision++
@@ -152,9 +155,10 @@ func (r *Record) Pause(by, note string, now int64) {
 	r.touch(now)
 }
 
-// Resume ends the pause, and returns whether there was one. The times that came meanwhile count as skipped, unless catchUp is
-// set: then those later than Grace count as missed, so that Definition.Missed says what becomes of them. Occurrences up to now do
-// not count for MaxDead any more.
+// Resume ends the pause, and returns whether there was one. The times that came meanwhile count as
+// skipped, unless catchUp is set: then those later than Grace count as missed, so that
+// Definition.Missed says what becomes of them. Occurrences up to now do not count for MaxDead any
+// more.
 func (r *Record) Resume(catchUp bool, now int64) bool {
 	if r.State.Paused == nil {
 		return false
@@ -183,8 +187,8 @@ func (r *Record) Skip(n int, now int64, zones *cron.Zones) ([]int64, error) {
 	return times, nil
 }
 
-// Upcoming returns the next n times that are to come, the times that have come and are not decided yet among them. There are
-// fewer when the schedule ends. A pause does not change them.
+// Upcoming returns the next n times that are to come, the times that have come and are not decided
+// yet among them. There are fewer when the schedule ends. A pause does not change them.
 func (r *Record) Upcoming(n int, zones *cron.Zones) (times []int64, err error) {
 	if r.State.Next.At == 0 {
 		return nil, nil
@@ -216,9 +220,10 @@ func (w *walk) skipTo(end int64) {
 	w.advance()
 }
 
-// Due returns when the schedule needs attention next: at its next time that is not skipped, later by delay. It is last for a
-// schedule that is paused or has ended, less some milliseconds that differ from one change to the next, so that a change that
-// was prepared before another one is refused.
+// Due returns when the schedule needs attention next: at its next time that is not skipped, later
+// by delay. It is last for a schedule that is paused or has ended, less some milliseconds that
+// differ from one change to the next, so that a change that was prepared before another one is
+// refused.
 func (r *Record) Due(delay, last int64, zones *cron.Zones) (int64, error) {
 	atRest := last - r.State.Revision%1000
 	if r.State.Paused != nil {
@@ -234,7 +239,8 @@ func (r *Record) Due(delay, last int64, zones *cron.Zones) (int64, error) {
 	return next[0] + delay, nil
 }
 
-// Between returns the times of the definition from one instant to another, both included and at most n, whatever State says.
+// Between returns the times of the definition from one instant to another, both included and at
+// most n, whatever State says.
 func (r *Record) Between(from, to int64, n int, zones *cron.Zones) (times []int64, err error) {
 	t, err := r.Read(zones)
 	if err != nil {
@@ -246,8 +252,8 @@ func (r *Record) Between(from, to int64, n int, zones *cron.Zones) (times []int6
 	return times, nil
 }
 
-// Latest returns the last n times that were decided, of those that State keeps, the latest first. Why is empty for times
-// that were stored.
+// Latest returns the last n times that were decided, of those that State keeps, the latest first.
+// Why is empty for times that were stored.
 func (r *Record) Latest(n int) []Left {
 	all := slices.Clone(r.State.Left)
 	for _, at := range r.State.Ran {

@@ -13,9 +13,10 @@ import (
 //
 // # The stored form
 //
-// A schedule is a message of the companion topic T@cron. Its ID is the name of the schedule, it is due when the schedule comes
-// next, and its body is a Record as JSON. Times are Unix milliseconds, durations milliseconds; a member with its zero value is
-// left out, unless no record can do without it, such as spec:
+// A schedule is a message of the companion topic T@cron. Its ID is the name of the schedule, it is
+// due when the schedule comes next, and its body is a Record as JSON. Times are Unix milliseconds,
+// durations milliseconds; a member with its zero value is left out, unless no record can do without
+// it, such as spec:
 //
 //	{"v":1,
 //	 "spec":"0 9 * * MON-FRI", "zone":"Europe/Berlin", "from":…, "until":…, "except":["12-25"],
@@ -35,10 +36,12 @@ import (
 //
 // # The law of changing it
 //
-// Whoever changes a record writes all of it. So a program that met a member which it does not know would lose it, and refuses the
-// record instead: it leaves the schedule to newer programs. Therefore each new member raises Version, and a record is written
-// with the lowest version that has all its members, so that older programs go on with the schedules that do not use the new
-// one. A member never changes its meaning. testdata/v1.json is a record of version 1, which every later program has to read.
+// Whoever changes a record writes all of it. So a program that met a member which it does not know
+// would lose it, and refuses the record instead: it leaves the schedule to newer programs.
+// Therefore each new member raises Version, and a record is written with the lowest version that
+// has all its members, so that older programs go on with the schedules that do not use the new one.
+// A member never changes its meaning. testdata/v1.json is a record of version 1, which every later
+// program has to read.
 const Version = 1
 
 // Record is a schedule as it is stored.
@@ -77,8 +80,8 @@ type Definition struct {
 	Missed  Missed  `json:"missed,omitempty"`
 	// Grace is how late a time may be decided without having been missed.
 	Grace int64 `json:"grace,omitempty"`
-	// Limit is how many occurrences are stored at most, and MaxDead how many dead ones in a row pause the schedule; 0 is no
-	// bound.
+	// Limit is how many occurrences are stored at most, and MaxDead how many dead ones in a row
+	// pause the schedule; 0 is no bound.
 	Limit   int64 `json:"limit,omitempty"`
 	MaxDead int   `json:"max_dead,omitempty"`
 
@@ -93,9 +96,10 @@ type Definition struct {
 	Timeout     int64             `json:"timeout,omitempty"`
 }
 
-// SetBody sets the body of the occurrences. The body is kept as text where it is UTF-8 and the text is not longer in JSON
-// than base64, which takes four bytes for three. A quotation mark and a backslash take two bytes in JSON, and a control
-// character counts as six, the most that it takes. That JSON escapes U+2028 and U+2029 is not counted.
+// SetBody sets the body of the occurrences. The body is kept as text where it is UTF-8 and the text
+// is not longer in JSON than base64, which takes four bytes for three. A quotation mark and a
+// backslash take two bytes in JSON, and a control character counts as six, the most that it takes.
+// That JSON escapes U+2028 and U+2029 is not counted.
 func (d *Definition) SetBody(body []byte) {
 	d.Text, d.Base64 = "", nil
 	more := 0
@@ -152,7 +156,8 @@ type State struct {
 // Earlier is a Timing that was replaced while some of its times were not decided yet.
 type Earlier struct {
 	Timing
-	// End is when it was replaced: its times up to this instant count, and those of its successor after that.
+	// End is when it was replaced: its times up to this instant count, and those of its successor
+	// after that.
 	End int64 `json:"end"`
 }
 
@@ -194,7 +199,8 @@ func (r *Record) Encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Decode reads the stored form of a schedule. Its error says whether a newer program wrote what it cannot read.
+// Decode reads the stored form of a schedule. Its error says whether a newer program wrote what it
+// cannot read.
 func Decode(body []byte) (*Record, error) {
 	r := new(Record)
 	d := json.NewDecoder(bytes.NewReader(body))

@@ -63,7 +63,8 @@ func TestGoldenRecord(t *testing.T) {
 	}
 }
 
-// A program refuses a record with a member that it does not know, because it would lose the member when it writes the record.
+// A program refuses a record with a member that it does not know, because it would lose the member
+// when it writes the record.
 func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"v":2,"spec":"@daily","state":{}}`:             "version 2 and this program reads 1",

@@ -11,17 +11,20 @@ import (
 	"github.com/punctualmq/punctual/internal/cron"
 )
 
-// Timing is the part of a definition that says at which times a schedule comes. Times are Unix milliseconds.
+// Timing is the part of a definition that says at which times a schedule comes. Times are Unix
+// milliseconds.
 type Timing struct {
-	// Spec is one cron expression, or several with ";" between them. The schedule comes whenever one of them does, and once
-	// where several name the same instant.
+	// Spec is one cron expression, or several with ";" between them. The schedule comes whenever
+	// one of them does, and once where several name the same instant.
 	Spec string `json:"spec"`
 	// Zone is the IANA name of the zone whose clock Spec means; empty is UTC.
 	Zone string `json:"zone,omitempty"`
-	// From and Until are the first and the last instant at which the schedule may come; 0 sets no bound.
+	// From and Until are the first and the last instant at which the schedule may come; 0 sets no
+	// bound.
 	From  int64 `json:"from,omitempty"`
 	Until int64 `json:"until,omitempty"`
-	// Except are the days on which the schedule does not come, by the calendar of Zone: "2026-12-24", or "12-25" of every year.
+	// Except are the days on which the schedule does not come, by the calendar of Zone:
+	// "2026-12-24", or "12-25" of every year.
 	Except []string `json:"except,omitempty"`
 }
 
@@ -37,9 +40,11 @@ func (t Timing) equal(u Timing) bool {
 
 // Time is one time of a schedule.
 type Time struct {
-	// At is the instant, in Unix milliseconds. It is a whole second, unless Behind returned the Time; 0 stands for no time.
+	// At is the instant, in Unix milliseconds. It is a whole second, unless Behind returned the
+	// Time; 0 stands for no time.
 	At int64 `json:"at,omitempty"`
-	// Offset is the offset of the zone at that instant, in seconds east of UTC, by the zone data of the process that found it.
+	// Offset is the offset of the zone at that instant, in seconds east of UTC, by the zone data of
+	// the process that found it.
 	Offset int `json:"offset,omitempty"`
 }
 
@@ -52,8 +57,8 @@ type Times struct {
 	except map[string]bool
 }
 
-// Read reads t. An expression that never comes is an error, too; whether From, Until and Except leave a time, New and
-// Redefine find out.
+// Read reads t. An expression that never comes is an error, too; whether From, Until and Except
+// leave a time, New and Redefine find out.
 func (t Timing) Read(zones *cron.Zones) (*Times, error) {
 	out := &Times{from: t.From, until: t.Until}
 	zone := t.Zone
@@ -150,7 +155,8 @@ func (t *Times) shown(at int64) Time {
 	return Time{At: at, Offset: offset}
 }
 
-// Behind returns the instant now as a Time to continue from: the argument of Next, for the first time after now.
+// Behind returns the instant now as a Time to continue from: the argument of Next, for the first
+// time after now.
 func (t *Times) Behind(now int64) Time { return t.shown(now) }
 
 func (t *Times) excepted(at int64) bool {
@@ -161,9 +167,9 @@ func (t *Times) excepted(at int64) bool {
 	return t.except[day] || t.except[day[len(leapYear):]]
 }
 
-// dayEnd is the last second before the day that follows the day of at, so that the search does not go through each second of
-// an exception. Where clocks are set back over midnight, that day begins before the last time of the day of at. Then the
-// search goes on from at.
+// dayEnd is the last second before the day that follows the day of at, so that the search does not
+// go through each second of an exception. Where clocks are set back over midnight, that day begins
+// before the last time of the day of at. Then the search goes on from at.
 func (t *Times) dayEnd(at Time) Time {
 	next := time.UnixMilli(at.At).In(t.loc).AddDate(0, 0, 1)
 	begin := cron.FirstInstant(time.Date(next.Year(), next.Month(), next.Day(), 0, 0, 0, 0, time.UTC), t.loc)
@@ -173,7 +179,8 @@ func (t *Times) dayEnd(at Time) Time {
 	return at
 }
 
-// Words says when the schedule comes if it comes later than its expressions say by delay, in milliseconds.
+// Words says when the schedule comes if it comes later than its expressions say by delay, in
+// milliseconds.
 func (t *Times) Words(delay int64) string {
 	var parts []string
 	for _, s := range t.specs {
@@ -190,9 +197,10 @@ func (t *Times) Warnings() (out []string) {
 	return out
 }
 
-// Delay returns by how much the schedule comes later than the times of its expression: a part of spread, in milliseconds, that its
-// topic and name decide. So many schedules for one instant do not all come at once, and each keeps its distance from one time
-// to the next. A spread of a second or more gives whole seconds.
+// Delay returns by how much the schedule comes later than the times of its expression: a part of
+// spread, in milliseconds, that its topic and name decide. So many schedules for one instant do not
+// all come at once, and each keeps its distance from one time to the next. A spread of a second or
+// more gives whole seconds.
 func Delay(spread int64, topic, name string) int64 {
 	if spread <= 0 {
 		return 0

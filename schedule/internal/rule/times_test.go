@@ -96,8 +96,8 @@ func TestExceptionsAndBounds(t *testing.T) {
 	}
 }
 
-// TestAgainstPlainTimes compares with the times that the same expressions have without bounds and exceptions, one by one: bounds and exceptions
-// take away exactly the times that they name.
+// TestAgainstPlainTimes compares with the times that the same expressions have without bounds and
+// exceptions, one by one: bounds and exceptions take away exactly the times that they name.
 func TestAgainstPlainTimes(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedrig.Of(t), 1))
 	zones := []string{"UTC", "Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns", "Africa/Casablanca", "Asia/Beirut"}
@@ -190,7 +190,8 @@ func TestDelaySpreadsEvenly(t *testing.T) {
 	}
 }
 
-// FuzzTiming shows that nothing that can be written makes a search run for ever, and that times only grow.
+// FuzzTiming shows that nothing that can be written makes a search run for ever, and that times
+// only grow.
 func FuzzTiming(f *testing.F) {
 	f.Add("0 9 * * MON-FRI", "Europe/Berlin", "12-25,2026-12-24", int64(0), int64(0))
 	f.Add("* * * * * *; @every 90s", "America/Havana", "11-01,11-02", int64(1_800_000_000_000), int64(1_900_000_000_000))

@@ -1,5 +1,5 @@
-// A worker in Go, on a client that is generated from /openapi.json: it fails to compile when the description is wrong, and to run when
-// the server does not keep to it.
+// A worker in Go, on a client that is generated from /openapi.json: it fails to compile when the
+// description is wrong, and to run when the server does not keep to it.
 package main
 
 import (
@@ -85,7 +85,8 @@ func work(ctx context.Context, c *api.ClientWithResponses) {
 	}
 }
 
-// stream claims as a stream, whose lines are of the type that the description names, and ends it with the first message.
+// stream claims as a stream, whose lines are of the type that the description names, and ends it
+// with the first message.
 func stream(ctx context.Context, c *api.ClientWithResponses) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

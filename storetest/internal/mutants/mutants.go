@@ -1,5 +1,5 @@
-// Package mutants has stores with one deliberate bug each. They show that a part of the suite can fail: it must report
-// the promise that the bug breaks.
+// Package mutants has stores with one deliberate bug each. They show that a part of the suite can
+// fail: it must report the promise that the bug breaks.
 package mutants
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
-// Recorder is a storetest.T that keeps what a case reports instead of failing the test. It also has the methods that package
-// rapid needs of a test.
+// Recorder is a storetest.T that keeps what a case reports instead of failing the test. It also has
+// the methods that package rapid needs of a test.
 type Recorder struct {
 	name     string
 	mu       sync.Mutex
@@ -67,8 +67,8 @@ func (r *Recorder) reported() []string {
 	return slices.Clone(r.failures)
 }
 
-// Record runs f in a goroutine, which f may end early, as Fatalf and Skipf do. Then it runs the cleanups and returns what was
-// reported.
+// Record runs f in a goroutine, which f may end early, as Fatalf and Skipf do. Then it runs the
+// cleanups and returns what was reported.
 func Record(name string, f func(r *Recorder)) []string {
 	r := &Recorder{name: name}
 	done := make(chan struct{})
@@ -83,9 +83,10 @@ func Record(name string, f func(r *Recorder)) []string {
 	return r.reported()
 }
 
-// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose function is nil has no bug, unless
-// late names it. record may change what Finished has returned, list stands for ListFinished, and remove for DeleteTopic. late is the name
-// of the method that carries calls out although their contexts have ended.
+// Bug has the functions that a mutant calls instead of the methods of memstore. A method whose
+// function is nil has no bug, unless late names it. record may change what Finished has returned,
+// list stands for ListFinished, and remove for DeleteTopic. late is the name of the method that
+// carries calls out although their contexts have ended.
 type Bug struct {
 	push   func(*mutant, []punctual.NewMessage) ([]punctual.PushResult, error)
 	claim  func(*mutant, context.Context, punctual.Claim) ([]punctual.Delivery, error)
@@ -707,7 +708,8 @@ func (m *mutant) settled(ss []punctual.Settlement, change func(*punctual.Settlem
 	return m.Store.Settle(context.Background(), ss)
 }
 
-// pushThenSettle pushes the follow-ups of a settlement, and settles without them if none of the pushes was refused.
+// pushThenSettle pushes the follow-ups of a settlement, and settles without them if none of the
+// pushes was refused.
 func (m *mutant) pushThenSettle(s punctual.Settlement) error {
 	rs, err := m.Store.Push(context.Background(), s.Then)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Way takes two messages from their push to their deletion, one after the other, in a directory or in Redis, and writes down which
-// functions ran for the second. This counts them, over a new directory or a Redis of your own:
+// Way takes two messages from their push to their deletion, one after the other, in a directory or
+// in Redis, and writes down which functions ran for the second. This counts them, over a new
+// directory or a Redis of your own:
 //
 //	go build -cover -covermode=atomic -coverpkg=./storetest/testdata/way,./diskstore/...,./redisstore/... -o /tmp/way ./storetest/testdata/way
 //	mkdir /tmp/way.cover && /tmp/way /tmp/way.store /tmp/way.cover      # or: /tmp/way redis://127.0.0.1:6379/9 /tmp/way.cover
@@ -42,8 +43,8 @@ func open(store string) (punctual.Store, error) {
 	return diskstore.Open(store, nil)
 }
 
-// way takes two messages through the store, one after the other, and counts the functions of the second alone. So what happens
-// only once, such as the creation of the topic, is not counted.
+// way takes two messages through the store, one after the other, and counts the functions of the
+// second alone. So what happens only once, such as the creation of the topic, is not counted.
 func way(ctx context.Context, s punctual.Store, folder string) error {
 	for range 2 {
 		if err := coverage.ClearCounters(); err != nil {

@@ -1,5 +1,5 @@
-// Way takes one message from its push through a Queue to its ack by a Worker, with the store in memory, and writes down
-// which functions ran meanwhile. This counts them:
+// Way takes one message from its push through a Queue to its ack by a Worker, with the store in
+// memory, and writes down which functions ran meanwhile. This counts them:
 //
 //	go build -cover -covermode=atomic -coverpkg=./... -o /tmp/way ./worker/testdata/way
 //	mkdir /tmp/way.cover && /tmp/way /tmp/way.cover

@@ -1,5 +1,5 @@
-// Command riverfill migrates an empty PostgreSQL database as River does, and fills it with jobs by River's own client and
-// workers. The tests of package importer import what pg_dump then writes.
+// Command riverfill migrates an empty PostgreSQL database as River does, and fills it with jobs by
+// River's own client and workers. The tests of package importer import what pg_dump then writes.
 //
 //	go run . postgres://postgres@127.0.0.1:5432/empty
 //	clean='/^--/d; /^SET /d; /^SELECT pg_catalog.set_config/d; /^\\/d; /^$/d'
