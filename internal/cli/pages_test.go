@@ -298,6 +298,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/event"
 	"github.com/punctualmq/punctual/pgstore"
 	"github.com/punctualmq/punctual/punctualtest"
 	"github.com/punctualmq/punctual/redisstore"
@@ -313,6 +314,7 @@ var (
 	_ = syscall.SIGTERM
 	_ = time.Second
 	_ = punctual.NewQueue
+	_ = event.Parse
 	_ = punctualtest.New
 	_ = worker.New
 	_ = redis.NewClient
