@@ -220,16 +220,6 @@ type Decoder struct {
 	Bad  bool
 }
 
-func (d *Decoder) byte() byte {
-	if len(d.Rest) == 0 {
-		d.Bad = true
-		return 0
-	}
-	b := d.Rest[0]
-	d.Rest = d.Rest[1:]
-	return b
-}
-
 // Uvarint takes a number as binary.AppendUvarint writes it.
 func (d *Decoder) Uvarint() uint64 {
 	v, n := binary.Uvarint(d.Rest)
