@@ -9,20 +9,21 @@ import (
 // do, in order that a message which can never be copied is refused at its push and not found among
 // the dead ones later.
 
-// CopiesFit reports whether the copies of m are small enough however many groups the topic has,
-// which is so for nearly every message. For any other message CheckCopies decides, once the
-// settings of the topic are known.
-func CopiesFit(m *NewMessage) bool { return copyBytes(m)*limits.MaxGroups <= limits.MaxThenBytes }
-
-// CheckCopies returns an ErrTooLarge if the copies of m for the groups of its topic could have more
-// than limits.MaxThenBytes together, however long the names of the groups are, or nil. s are the
-// settings of that topic.
-func (s Settings) CheckCopies(m *NewMessage) error {
-	if n := copyBytes(m); n*len(s.Groups) > limits.MaxThenBytes {
-		return errorf(ErrTooLarge, "message has %d bytes, and its copies for %d groups would have more than %d: store what is large elsewhere",
-			n, len(s.Groups), limits.MaxThenBytes)
+// CheckCopies returns an ErrTooLarge if m could never be copied to the groups of its topic: if the
+// copies could have more than limits.MaxThenBytes together, however long the names of the groups
+// are. It calls settings, for those of the topic, only for a message that is large. If settings
+// fails, CheckCopies returns nil, because the push then says what is wrong with the store.
+func CheckCopies(m *NewMessage, settings func() (Settings, error)) error {
+	n := copyBytes(m)
+	if n*limits.MaxGroups <= limits.MaxThenBytes {
+		return nil
 	}
-	return nil
+	s, err := settings()
+	if err != nil || n*len(s.Groups) <= limits.MaxThenBytes {
+		return nil
+	}
+	return errorf(ErrTooLarge, "message has %d bytes, and its copies for %d groups would have more than %d: store what is large elsewhere",
+		n, len(s.Groups), limits.MaxThenBytes)
 }
 
 // copyBytes is the most that a copy of m counts towards limits.MaxThenBytes: the names of its topic

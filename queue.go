@@ -243,22 +243,16 @@ func (q *Queue) pushAll(ctx context.Context, ms []NewMessage) ([]PushResult, err
 	return tooLarge, NewBatchError("push", errs)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic.
-// It reads the settings only for a large message. If they cannot be read it returns nil, because
-// the push then says what is wrong with the store.
+// copiesFit is CheckCopies with the settings of the store.
 func (q *Queue) copiesFit(ctx context.Context, m *NewMessage) error {
-	if CopiesFit(m) {
-		return nil
-	}
-	i, err := q.inspector()
+	err := CheckCopies(m, func() (Settings, error) {
+		i, err := q.inspector()
+		if err != nil {
+			return Settings{}, err // a store without settings has no groups
+		}
+		return i.Settings(ctx, m.Topic)
+	})
 	if err != nil {
-		return nil // a store without settings has no groups
-	}
-	set, err := i.Settings(ctx, m.Topic)
-	if err != nil {
-		return nil
-	}
-	if err := set.CheckCopies(m); err != nil {
 		return fmt.Errorf("push: %w", err)
 	}
 	return nil

@@ -55,14 +55,10 @@ func Put(ctx context.Context, q *punctual.Queue, s Schedule) (punctual.PushStatu
 	if _, err := d.Read(&zones); err != nil {
 		return punctual.PushNone, s.wrong(err)
 	}
-	if m := occurrence(s.Topic, s.Name, occurrenceID(s.Name, 0), &d, 0, 0, ""); !punctual.CopiesFit(&m) {
-		set, err := q.Settings(ctx, s.Topic)
-		if err == nil {
-			err = set.CheckCopies(&m)
-		}
-		if errors.Is(err, punctual.ErrTooLarge) {
-			return punctual.PushNone, s.errorf(punctual.ErrTooLarge, "its messages could not be copied to the groups of the topic: %v", err)
-		}
+	m := occurrence(s.Topic, s.Name, occurrenceID(s.Name, 0), &d, 0, 0, "")
+	err = punctual.CheckCopies(&m, func() (punctual.Settings, error) { return q.Settings(ctx, s.Topic) })
+	if err != nil {
+		return punctual.PushNone, s.errorf(punctual.ErrTooLarge, "its messages could not be copied to the groups of the topic: %v", err)
 	}
 	return editSchedule(ctx, q, s.Topic, s.Name, &zones, func(r *rule.Record, now int64) (*rule.Record, error) {
 		if r == nil {
@@ -653,8 +649,11 @@ func canFollow(ctx context.Context, q *punctual.Queue, about *Schedule) error {
 		return err
 	}
 	reporter, err := punctual.As[storekit.AbilityReporter](q.Store())
-	if err != nil {
+	switch {
+	case errors.Is(err, punctual.ErrUnsupported):
 		return about.errorf(punctual.ErrUnsupported, "this store has no follow-ups, on which schedules rest")
+	case err != nil:
+		return err
 	}
 	switch can, err := reporter.Abilities(ctx); {
 	case err != nil:

@@ -918,3 +918,12 @@ func TestScheduleHandsAttributesOn(t *testing.T) {
 		}
 	}
 }
+
+// A Queue that was not made by NewQueue is an ErrInvalid that says so, also where a schedule is
+// put.
+func TestZeroQueue(t *testing.T) {
+	_, err := schedule.Put(t.Context(), new(punctual.Queue), schedule.Schedule{Topic: "t", Name: "n", Spec: "@daily"})
+	if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "NewQueue") {
+		t.Errorf("put on a zero queue: %v; want an ErrInvalid that names NewQueue", err)
+	}
+}

@@ -169,10 +169,6 @@ func (f *refusal) Error() string { return f.err.Error() }
 
 func (f *refusal) Unwrap() error { return f.err }
 
-func invalidf(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
-}
-
 // pieceBytes is the size at which a part of a large answer is written out.
 const pieceBytes = 64 << 10
 

@@ -220,20 +220,16 @@ func (c *call) takes(m *punctual.NewMessage) error {
 	return c.copiesFit(m)
 }
 
-// copiesFit returns an ErrTooLarge if the message could never be copied to the groups of its topic.
-// Only for a large message are the settings of the topic read. If they cannot be read copiesFit
-// returns nil, because the push then says what is wrong with the store.
+// copiesFit is punctual.CheckCopies with the settings of the store.
 func (c *call) copiesFit(m *punctual.NewMessage) error {
-	if c.server.inspector == nil || punctual.CopiesFit(m) {
+	if c.server.inspector == nil {
 		return nil
 	}
-	set, err := storeCall(c, func(ctx context.Context) (punctual.Settings, error) {
-		return c.server.inspector.Settings(ctx, m.Topic)
+	return punctual.CheckCopies(m, func() (punctual.Settings, error) {
+		return storeCall(c, func(ctx context.Context) (punctual.Settings, error) {
+			return c.server.inspector.Settings(ctx, m.Topic)
+		})
 	})
-	if err != nil {
-		return nil
-	}
-	return set.CheckCopies(m)
 }
 
 // allows checks the client's right to do a to a topic. A name that no topic can have is an

@@ -109,7 +109,7 @@ func (c *call) storeContext(extra time.Duration) (ctx context.Context, end func(
 		r := storekit.Request{Key: c.requestKey(key), First: c.r.Header.Get(wire.HeaderCopy) == "1"}
 		until := c.r.Header.Values(wire.HeaderNotAfter)
 		if len(until) > 0 && until[0] == "" {
-			return nil, nil, invalidf("%s is empty: give a time, or leave it out", wire.HeaderNotAfter)
+			return nil, nil, storekit.Invalidf("%s is empty: give a time, or leave it out", wire.HeaderNotAfter)
 		}
 		if r.NotAfter, err = wire.ParseTimeText(wire.HeaderNotAfter, strings.Join(until, ",")); err != nil {
 			return nil, nil, err

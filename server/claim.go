@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // claimTopic claims from the topic in the path.
@@ -50,11 +51,11 @@ func (c *call) claim(req punctual.Claim) error {
 	case req.Max > limits.MaxClaim:
 		return fmt.Errorf("claim of %d messages: at most %d are allowed: %w", req.Max, limits.MaxClaim, punctual.ErrTooLarge)
 	case req.Wait > limits.MaxWait:
-		return invalidf("claim waits %v: use at most %v, and ask again", req.Wait, limits.MaxWait)
+		return storekit.Invalidf("claim waits %v: use at most %v, and ask again", req.Wait, limits.MaxWait)
 	case c.wants(wire.TypeRaw) && req.Max != 1:
-		return invalidf("an answer that is the message itself has one: use max=1, or Accept: application/json")
+		return storekit.Invalidf("an answer that is the message itself has one: use max=1, or Accept: application/json")
 	case c.query.Has("window") && !stream:
-		return invalidf("parameter \"window\" is for Accept: %s", wire.TypeNDJSON)
+		return storekit.Invalidf("parameter \"window\" is for Accept: %s", wire.TypeNDJSON)
 	case c.server.isDraining():
 		return fmt.Errorf("the server is ending: %w", punctual.ErrClosed)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // once prepares a message of a request with an Idempotency-Key so that it is stored once until its
@@ -14,7 +15,7 @@ import (
 // a message without a duplicate window of its own gets keyWindow.
 func once(m *punctual.NewMessage, byDefault bool) error {
 	if m.IfExists == punctual.IfExistsReplace {
-		return invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")
+		return storekit.Invalidf("an Idempotency-Key and if_exists=replace: a request that is sent again would store its message anew; use one of them")
 	}
 	if m.Remember == 0 && byDefault {
 		m.Remember = keyWindow
@@ -33,7 +34,7 @@ func (c *call) idempotencyKey() (string, error) {
 		key = unquoted // the draft of the header puts the key in quotes
 	}
 	if len(keys) > 1 || key == "" {
-		return "", invalidf("Idempotency-Key: give one that is not empty")
+		return "", storekit.Invalidf("Idempotency-Key: give one that is not empty")
 	}
 	return key, nil
 }
@@ -46,7 +47,7 @@ func (c *call) checkKeys() error {
 	}
 	for _, name := range []string{"Idempotency-Key", wire.HeaderRequest} {
 		if _, given := c.r.Header[name]; given && !(name == wire.HeaderRequest && again == byRequest) {
-			return invalidf("%s does nothing here, so that this request would be carried out each time that it is sent: leave the header out, and %s", name, again)
+			return storekit.Invalidf("%s does nothing here, so that this request would be carried out each time that it is sent: leave the header out, and %s", name, again)
 		}
 	}
 	return nil

@@ -96,7 +96,7 @@ func (c *call) messageID(key string) (string, error) {
 	}
 	id := c.param("id")
 	if key != "" && id != "" && id != key {
-		return "", invalidf("Idempotency-Key: it is the message's ID, so give no other id beside it")
+		return "", storekit.Invalidf("Idempotency-Key: it is the message's ID, so give no other id beside it")
 	}
 	return cmp.Or(id, key), nil
 }
@@ -107,7 +107,7 @@ func messageHeaders(h http.Header) (map[string]string, error) {
 	var out map[string]string
 	add := func(name string, values []string) error {
 		if len(values) != 1 {
-			return invalidf("header %s is given %d times: a message has each once", name, len(values))
+			return storekit.Invalidf("header %s is given %d times: a message has each once", name, len(values))
 		}
 		if out == nil {
 			out = make(map[string]string)
@@ -127,7 +127,7 @@ func messageHeaders(h http.Header) (map[string]string, error) {
 		}
 		own = strings.ToLower(own)
 		if own == wire.ContentTypeHeader && out[own] != "" {
-			return nil, invalidf("both Content-Type and %s%s are given: use one", wire.HeaderPrefix, "Content-Type")
+			return nil, storekit.Invalidf("both Content-Type and %s%s are given: use one", wire.HeaderPrefix, "Content-Type")
 		}
 		if err := add(own, values); err != nil {
 			return nil, err
@@ -405,7 +405,7 @@ func (c *call) cancel() error {
 
 func (c *call) reschedule() error {
 	if c.when().IsZero() {
-		return invalidf("a reschedule needs a time: give in, at or at_local")
+		return storekit.Invalidf("a reschedule needs a time: give in, at or at_local")
 	}
 	return c.amendOne(punctual.Amendment{Change: punctual.ChangeReschedule})
 }
@@ -448,7 +448,7 @@ func (c *call) settleOne() error {
 	_, verb, _ := strings.Cut(c.route.path, pathMessage+"/")
 	token, err := strconv.ParseInt(c.param("token"), 10, 64)
 	if err != nil {
-		return invalidf("parameter \"token\" is %q: give that of the claim", c.param("token"))
+		return storekit.Invalidf("parameter \"token\" is %q: give that of the claim", c.param("token"))
 	}
 	item := wire.SettleItem{
 		Topic: c.path["topic"], ID: c.path["id"], Token: token, Verb: verb, When: c.when(), Error: storekit.TrimError(c.param("error")),

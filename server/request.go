@@ -15,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/wire"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // readQuery sets the route's parameters. It refuses unknown parameters, because the client meant
@@ -23,17 +24,17 @@ import (
 func (c *call) readQuery() error {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return invalidf("query: %v", err)
+		return storekit.Invalidf("query: %v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		p := c.route.param(inQuery, name)
 		switch {
 		case p == nil:
-			return invalidf("parameter %q is not known here: use %s", name, orNone(c.route.queryNames()))
+			return storekit.Invalidf("parameter %q is not known here: use %s", name, orNone(c.route.queryNames()))
 		case len(query[name]) > 1:
-			return invalidf("parameter %q is given twice", name)
+			return storekit.Invalidf("parameter %q is given twice", name)
 		case query[name][0] == "" && !p.mayBeEmpty:
-			return invalidf("parameter %q is empty: give a value, or leave it out", name)
+			return storekit.Invalidf("parameter %q is empty: give a value, or leave it out", name)
 		}
 	}
 	c.query = query
@@ -52,7 +53,7 @@ func orNone(names []string) string {
 func (c *call) readBody() error {
 	s, r := c.server, c.r
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return &refusal{status: http.StatusUnsupportedMediaType, err: invalidf("Content-Encoding %q: send the body as it is", e)}
+		return &refusal{status: http.StatusUnsupportedMediaType, err: storekit.Invalidf("Content-Encoding %q: send the body as it is", e)}
 	}
 	limit := s.limits.MaxRequest
 	switch c.route.body {
@@ -110,7 +111,7 @@ const bodyStep = 64 << 10
 func (c *call) tooLarge(limit int64) error {
 	header := http.Header{"Connection": {"close"}}
 	if limit == 0 {
-		return &refusal{header: header, err: invalidf("the request has a body: this route takes none, and its parameters stand in the query")}
+		return &refusal{header: header, err: storekit.Invalidf("the request has a body: this route takes none, and its parameters stand in the query")}
 	}
 	return &refusal{header: header, err: fmt.Errorf("the body has more than %d bytes: %w", limit, punctual.ErrTooLarge)}
 }
@@ -144,7 +145,7 @@ func (c *call) number(name string, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, invalidf("parameter %q is %q: use a whole number", name, text)
+		return 0, storekit.Invalidf("parameter %q is %q: use a whole number", name, text)
 	}
 	return n, nil
 }
@@ -158,7 +159,7 @@ func (c *call) truth(name string) (value, given bool, err error) {
 	case "false":
 		return false, true, nil
 	default:
-		return false, true, invalidf("parameter %q is %q: use true or false", name, text)
+		return false, true, storekit.Invalidf("parameter %q is %q: use true or false", name, text)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
@@ -251,7 +252,7 @@ func (c *call) listSchedules() error {
 		return err
 	}
 	if limit < 1 || limit > mostSchedules || next < 0 || next > 1000 {
-		return invalidf("a list of %d schedules with %d times each: use 1 to %d, and 0 to 1000", limit, next, mostSchedules)
+		return storekit.Invalidf("a list of %d schedules with %d times each: use 1 to %d, and 0 to 1000", limit, next, mostSchedules)
 	}
 	answer, err := storeCall(c, func(ctx context.Context) (wire.Schedules, error) {
 		out := wire.Schedules{Schedules: []wire.Schedule{}}

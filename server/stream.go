@@ -11,6 +11,7 @@ import (
 	"github.com/punctualmq/punctual/internal/answers"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A stream is a claim that goes on until its client ends it, the server drains or a claim fails.
@@ -130,7 +131,7 @@ func (c *call) stream(req punctual.Claim) error {
 		return err
 	}
 	if size < 1 || size > c.server.limits.MaxWindow {
-		return invalidf("window of %d messages: use 1 to %d", size, c.server.limits.MaxWindow)
+		return storekit.Invalidf("window of %d messages: use 1 to %d", size, c.server.limits.MaxWindow)
 	}
 	h := c.w.Header()
 	h.Set("Content-Type", wire.TypeNDJSON)

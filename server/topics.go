@@ -159,15 +159,15 @@ func (c *call) named() (out storekit.Companions, err error) {
 		return out, err
 	case !c.query.Has("mark"):
 		if wait > 0 {
-			return out, invalidf("parameter \"wait\" needs \"mark\"")
+			return out, storekit.Invalidf("parameter \"wait\" needs \"mark\"")
 		}
 		q := storekit.NameQuery{Prefix: c.param("prefix"), Suffix: c.param("suffix")}
 		out.Names, err = storeCall(c, func(ctx context.Context) ([]string, error) { return c.server.namer.TopicNames(ctx, q) })
 		return out, err
 	case c.query.Has("prefix") || c.query.Has("suffix"):
-		return out, invalidf("parameter \"mark\" is not for \"prefix\" and \"suffix\"")
+		return out, storekit.Invalidf("parameter \"mark\" is not for \"prefix\" and \"suffix\"")
 	case wait > storekit.MaxAwait:
-		return out, invalidf("the request waits %v: use at most %v, and ask again", wait, storekit.MaxAwait)
+		return out, storekit.Invalidf("the request waits %v: use at most %v, and ask again", wait, storekit.MaxAwait)
 	}
 	return storeCall(c, func(ctx context.Context) (storekit.Companions, error) {
 		return c.server.namer.NewCompanions(ctx, c.param("mark"), wait)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // ask is one claim under way.
@@ -250,7 +251,7 @@ func (w *Worker) claim(ctx context.Context, c punctual.Claim) (*claimed, error) 
 	}
 	if n := len(got.deliveries); n > c.Max {
 		got.deliveries = got.deliveries[:c.Max]
-		err = errorf(punctual.ErrIndeterminate, "claim: the store gave %d messages for %d slots: the others are delivered again when their leases end", n, c.Max)
+		err = storekit.Errorf(punctual.ErrIndeterminate, "claim: the store gave %d messages for %d slots: the others are delivered again when their leases end", n, c.Max)
 		return got, err
 	}
 	w.observer.OnClaim(ctx, len(got.deliveries), got.received.Sub(got.sent))

@@ -113,7 +113,7 @@ func checkGroupless(ctx context.Context, inspector punctual.Inspector, topic str
 	if err != nil || len(set.Groups) == 0 {
 		return nil
 	}
-	return invalidf("handle %q: the topic has the groups %s, and its messages are for them: handle a group with HandleGroup",
+	return storekit.Invalidf("handle %q: the topic has the groups %s, and its messages are for them: handle a group with HandleGroup",
 		topic, strings.Join(set.Groups, ", "))
 }
 

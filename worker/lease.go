@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // A worker keeps the leases of the messages that it has claimed until their handlers have returned.
@@ -201,7 +202,7 @@ func (w *Worker) ensureLease(m *message) error {
 		err = errors.New("it was renewed, and the answer came too late")
 	}
 	if !errors.Is(err, punctual.ErrLeaseLost) && !errors.Is(err, punctual.ErrCancelled) {
-		err = errorf(punctual.ErrLeaseLost, "the lease may have ended before the handler could start: %v", err)
+		err = storekit.Errorf(punctual.ErrLeaseLost, "the lease may have ended before the handler could start: %v", err)
 		w.loseRunning(m, err, false)
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // This file has the renewer: which leases it renews when, in which batches, and what follows from
@@ -62,7 +63,7 @@ func (w *Worker) renew(ctx context.Context, batch []*message) {
 	defer cancel()
 	items, err := w.store.Settle(call, ss)
 	if err == nil && len(items) != len(batch) {
-		err = errorf(punctual.ErrIndeterminate, "the store gave %d answers for %d renewals", len(items), len(batch))
+		err = storekit.Errorf(punctual.ErrIndeterminate, "the store gave %d answers for %d renewals", len(items), len(batch))
 	}
 	var failed error
 	for i, m := range batch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // stopGrace is how long Stop waits for handlers after it has ended their contexts.
@@ -61,11 +62,11 @@ func (w *Worker) enter(claims, handlers context.Context, drain bool) (*session, 
 	defer w.mu.Unlock()
 	switch {
 	case w.stopped:
-		return nil, errorf(punctual.ErrClosed, "the worker was stopped: make a new one")
+		return nil, storekit.Errorf(punctual.ErrClosed, "the worker was stopped: make a new one")
 	case w.session != nil && !w.session.drain:
-		return nil, invalidf("the worker was started already")
+		return nil, storekit.Invalidf("the worker was started already")
 	case w.session != nil && w.session.underWay():
-		return nil, invalidf("the worker is being drained: wait for Drain to return")
+		return nil, storekit.Invalidf("the worker is being drained: wait for Drain to return")
 	}
 	if err := w.check(); err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 // stopByForce ends the contexts of the running handlers and waits a little for them.
 func (w *Worker) stopByForce(ctx context.Context, s *session) error {
 	running := w.inflight.running()
-	s.endHandlers(errorf(punctual.ErrClosed, "the worker stops and its time is up"))
+	s.endHandlers(storekit.Errorf(punctual.ErrClosed, "the worker stops and its time is up"))
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
 	select {
@@ -263,7 +264,7 @@ func (w *Worker) Drain(ctx context.Context) (handled int, err error) {
 	if ctx.Err() != nil {
 		return handled, fmt.Errorf("drain: %w", contextError(ctx))
 	}
-	return handled, errorf(punctual.ErrClosed, "drain: the worker was stopped")
+	return handled, storekit.Errorf(punctual.ErrClosed, "drain: the worker was stopped")
 }
 
 // drainOne claims one message and handles it, and reports whether there was one and whether its

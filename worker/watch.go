@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // watch ends the contexts of handlers whose time is over, until ctx ends.
@@ -25,10 +26,10 @@ func (w *Worker) watch(ctx context.Context, s *session) {
 func (w *Worker) endOverdue(now time.Time) {
 	timedOut, expired := w.inflight.overdue(now)
 	for _, m := range timedOut {
-		m.ctx.end(context.DeadlineExceeded, errorf(context.DeadlineExceeded, "the handler ran longer than its timeout of %v", m.mayTake()))
+		m.ctx.end(context.DeadlineExceeded, storekit.Errorf(context.DeadlineExceeded, "the handler ran longer than its timeout of %v", m.mayTake()))
 	}
 	for _, m := range expired {
-		w.loseRunning(m, errorf(punctual.ErrLeaseLost, "not renewed within %v", m.length), false)
+		w.loseRunning(m, storekit.Errorf(punctual.ErrLeaseLost, "not renewed within %v", m.length), false)
 	}
 }
 

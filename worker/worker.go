@@ -162,17 +162,17 @@ func (c *Config) withDefaults() Config {
 
 func (c *Config) check() error {
 	if c.Concurrency < 1 || c.Concurrency > limits.MaxClaim {
-		return invalidf("concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, limits.MaxClaim, defaultConcurrency)
+		return storekit.Invalidf("concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, limits.MaxClaim, defaultConcurrency)
 	}
 	if c.ShutdownTimeout < 0 {
-		return invalidf("shutdown timeout %v: use a positive duration, or 0 for %v", c.ShutdownTimeout, defaultShutdownTimeout)
+		return storekit.Invalidf("shutdown timeout %v: use a positive duration, or 0 for %v", c.ShutdownTimeout, defaultShutdownTimeout)
 	}
 	if c.Lease != 0 && (c.Lease < limits.MinLease || c.Lease > limits.MaxLease) {
-		return invalidf("lease %v: use %v to %v, or 0 for the topics'", c.Lease, limits.MinLease, limits.MaxLease)
+		return storekit.Invalidf("lease %v: use %v to %v, or 0 for the topics'", c.Lease, limits.MinLease, limits.MaxLease)
 	}
 	for i, m := range c.Middleware {
 		if m == nil {
-			return invalidf("middleware %d is nil", i+1)
+			return storekit.Invalidf("middleware %d is nil", i+1)
 		}
 	}
 	return nil
@@ -272,7 +272,7 @@ func (o handleOption) applyHandle(r *route) error { return o(r) }
 func Weight(n int) HandleOption {
 	return handleOption(func(r *route) error {
 		if n < 1 || n > 1000 {
-			return invalidf("weight %d: use 1 to 1000", n)
+			return storekit.Invalidf("weight %d: use 1 to 1000", n)
 		}
 		r.weight = n
 		return nil
@@ -286,7 +286,7 @@ func Weight(n int) HandleOption {
 func MaxSlots(n int) HandleOption {
 	return handleOption(func(r *route) error {
 		if n < 1 || n > limits.MaxClaim {
-			return invalidf("max slots %d: use 1 to %d", n, limits.MaxClaim)
+			return storekit.Invalidf("max slots %d: use 1 to %d", n, limits.MaxClaim)
 		}
 		r.maxSlots = n
 		return nil
@@ -298,7 +298,7 @@ func MaxSlots(n int) HandleOption {
 func Timeout(d time.Duration) HandleOption {
 	return handleOption(func(r *route) error {
 		if d == 0 {
-			return invalidf("handler timeout 0: use a positive duration, or a negative one for no limit")
+			return storekit.Invalidf("handler timeout 0: use a positive duration, or a negative one for no limit")
 		}
 		r.timeout = d
 		return nil
@@ -322,16 +322,16 @@ func (w *Worker) Handle(topic string, h punctual.Handler, opts ...HandleOption) 
 
 func (w *Worker) register(topic string, h punctual.Handler, opts []HandleOption) error {
 	if w.routes == nil {
-		return invalidf("the worker was not made by New: use that")
+		return storekit.Invalidf("the worker was not made by New: use that")
 	}
 	if err := storekit.CheckTopic(topic); err != nil {
 		return err
 	}
 	if h == nil {
-		return invalidf("the handler is nil")
+		return storekit.Invalidf("the handler is nil")
 	}
 	if w.routes[topic] != nil {
-		return invalidf("the topic has a handler already")
+		return storekit.Invalidf("the topic has a handler already")
 	}
 	r := &route{topic: topic, handler: h, weight: 1, timeout: w.cfg.Timeout}
 	if d, ok := h.(duties.Handler); ok {
@@ -364,10 +364,10 @@ func (w *Worker) check() error {
 		return errors.Join(w.mistakes...)
 	}
 	if w.store == nil {
-		return invalidf("worker without a store")
+		return storekit.Invalidf("worker without a store")
 	}
 	if len(w.topics) == 0 {
-		return invalidf("worker without a handler: call Handle before it starts")
+		return storekit.Invalidf("worker without a handler: call Handle before it starts")
 	}
 	return nil
 }

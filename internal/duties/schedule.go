@@ -34,8 +34,5 @@ func scheduling() Duty {
 // scheduler is a schedule.Scheduler as the handler of a duty.
 type scheduler struct {
 	*schedule.Scheduler
-	t *Tools
+	*Tools
 }
-
-// LogOutage implements Handler.
-func (s scheduler) LogOutage() *Outage { return s.t.Outage }

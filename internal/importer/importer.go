@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
@@ -151,10 +150,10 @@ func New(client redis.UniversalClient, o Options) (*Importer, error) {
 		return nil, err
 	}
 	if o.Kind.InPostgres() {
-		return nil, invalidf("%s is in PostgreSQL: use NewPostgres", o.Kind)
+		return nil, storekit.Invalidf("%s is in PostgreSQL: use NewPostgres", o.Kind)
 	}
 	if _, cluster := client.(*redis.ClusterClient); cluster && o.Kind == BeeDelayQueue {
-		return nil, invalidf("BeeDelayQueue does not run on Redis Cluster, and its lock would be on another node: name a single server")
+		return nil, storekit.Invalidf("BeeDelayQueue does not run on Redis Cluster, and its lock would be on another node: name a single server")
 	}
 	o.setDefaults()
 	return newImporter(&redisOrigin{client: client, opt: &o}, &o), nil
@@ -210,40 +209,40 @@ var parts = map[Kind]struct{ all, standard []string }{
 func (o *Options) check() error {
 	known, ok := parts[o.Kind]
 	if !ok {
-		return invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, postgres or river", o.Kind)
+		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, postgres or river", o.Kind)
 	}
 	for _, p := range o.Parts {
 		if !slices.Contains(known.all, p) {
-			return invalidf("%s has no part %q: use %s", o.Kind, p, strings.Join(known.all, " or "))
+			return storekit.Invalidf("%s has no part %q: use %s", o.Kind, p, strings.Join(known.all, " or "))
 		}
 	}
 	if o.Kind == ZSet && (len(o.Names) != 1 || o.Topic == "") {
-		return invalidf("name the sorted set's key, and a topic for its messages (--topic)")
+		return storekit.Invalidf("name the sorted set's key, and a topic for its messages (--topic)")
 	}
 	if o.Kind == Postgres && (len(o.Names) != 1 || o.Topic == "" || o.Columns.ID == "" || o.Columns.Due == "" || o.Columns.Body == "") {
-		return invalidf("name the table, its columns for ID, due time and body (--id, --due, --body), and a topic for its messages (--topic)")
+		return storekit.Invalidf("name the table, its columns for ID, due time and body (--id, --due, --body), and a topic for its messages (--topic)")
 	}
 	if !slices.Contains([]time.Duration{0, time.Second, time.Millisecond}, o.Unit) {
-		return invalidf("unit %v: scores count seconds or milliseconds", o.Unit)
+		return storekit.Invalidf("unit %v: scores count seconds or milliseconds", o.Unit)
 	}
 	if !slices.Contains([]Codec{"", CodecRaw, CodecString, CodecJSON, CodecJSONText}, o.Codec) {
-		return invalidf("codec %q: use raw, string, json or json-text", o.Codec)
+		return storekit.Invalidf("codec %q: use raw, string, json or json-text", o.Codec)
 	}
 	if !slices.Contains([]Decision{"", LeaveUncertain, PushUncertain, DropUncertain, ReturnUncertain}, o.Uncertain) {
-		return invalidf("uncertain %q: use leave, push, drop or return", o.Uncertain)
+		return storekit.Invalidf("uncertain %q: use leave, push, drop or return", o.Uncertain)
 	}
 	if o.Leave < 0 || o.Spread < 0 || o.Limit < 0 || o.DedupeWindow < 0 {
-		return invalidf("times and limits must not be negative")
+		return storekit.Invalidf("times and limits must not be negative")
 	}
 	return o.checkTopics()
 }
 
 func (o *Options) checkTopics() error {
 	if o.Topic != "" && (o.ByType || len(o.Topics) > 0) || o.ByType && len(o.Topics) > 0 {
-		return invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
+		return storekit.Invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
 	}
 	if o.ByType && o.Kind != Asynq && o.Kind != River {
-		return invalidf("only asynq's tasks and River's jobs have types")
+		return storekit.Invalidf("only asynq's tasks and River's jobs have types")
 	}
 	topics := []string{o.Topic}
 	for _, t := range o.Topics {
@@ -275,11 +274,6 @@ func (o *Options) topicOf(name string) (string, error) {
 		return "", fmt.Errorf("%s %q needs another name as a topic (--topic or --map): %w", o.Kind, name, err)
 	}
 	return topic, nil
-}
-
-// invalidf returns an ErrInvalid with a text: what the caller should do in another way.
-func invalidf(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
 }
 
 // progress reports that n more messages were read or moved.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 const (
@@ -62,7 +63,7 @@ func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, er
 		return m.report, err
 	}
 	if im.opt.Kind == ZSet && im.opt.Unit == 0 {
-		return m.report, invalidf("say whether the scores count seconds or milliseconds: a survey shows what they look like")
+		return m.report, storekit.Invalidf("say whether the scores count seconds or milliseconds: a survey shows what they look like")
 	}
 	sources, err := im.sources(ctx)
 	if err != nil {

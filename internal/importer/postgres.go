@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // pgStaging is the table in which taken rows are staged. It is in the schema of the table that they
@@ -53,7 +54,7 @@ type pgRow struct {
 func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, invalidf("the source's URL cannot be read: use postgres://user:password@host:port/database, with special characters of user and password escaped with %%")
+		return nil, storekit.Invalidf("the source's URL cannot be read: use postgres://user:password@host:port/database, with special characters of user and password escaped with %%")
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -70,7 +71,7 @@ func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
 		return nil, err
 	}
 	if !o.Kind.InPostgres() {
-		return nil, invalidf("%s is in Redis: use New", o.Kind)
+		return nil, storekit.Invalidf("%s is in Redis: use New", o.Kind)
 	}
 	o.setDefaults()
 	return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), nil
@@ -103,7 +104,7 @@ func (o *pgOrigin) expect(ctx context.Context, _ *source) error {
 		return err
 	}
 	if o.table.counted && o.opt.Unit == 0 {
-		return invalidf("say whether column %q counts seconds or milliseconds (--unit): a survey shows what it looks like", o.opt.Columns.Due)
+		return storekit.Invalidf("say whether column %q counts seconds or milliseconds (--unit): a survey shows what it looks like", o.opt.Columns.Due)
 	}
 	return nil
 }
@@ -121,7 +122,7 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 	err := o.conn.QueryRow(ctx, `select format('%I.%I', n.nspname, c.relname), n.nspname
 		from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1) and c.relkind in ('r', 'p')`, name).Scan(&full, &schema)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return invalidf("there is no table %s here: name it with its schema, as schema.table", name)
+		return storekit.Invalidf("there is no table %s here: name it with its schema, as schema.table", name)
 	}
 	if err != nil {
 		return pgFault(err, "look at %s", name)
@@ -172,7 +173,7 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 	c := o.opt.Columns
 	for _, name := range []string{c.ID, c.Due, c.Body} {
 		if types[name] == "" {
-			return invalidf("%s has no column %q", t.name, name)
+			return storekit.Invalidf("%s has no column %q", t.name, name)
 		}
 	}
 	t.id, t.idType = "t."+pgx.Identifier{c.ID}.Sanitize(), types[c.ID]
@@ -182,7 +183,7 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 		return pgFault(err, "look at %s", t.name)
 	}
 	if len(unique) == 0 {
-		return invalidf("column %q of %s is not unique by itself: name the column of its primary key", c.ID, t.name)
+		return storekit.Invalidf("column %q of %s is not unique by itself: name the column of its primary key", c.ID, t.name)
 	}
 	if err := t.describeDue("t."+pgx.Identifier{c.Due}.Sanitize(), c.Due, types[c.Due], o.opt); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 		t.count = "extract(epoch from " + column + "::timestamptz)"
 		t.due = "ceil(" + t.count + " * 1000)::float8"
 		if o.Unit != 0 {
-			return invalidf("column %q is a %s, which needs no unit", name, typ)
+			return storekit.Invalidf("column %q is a %s, which needs no unit", name, typ)
 		}
 	case "smallint", "integer", "bigint", "numeric", "real", "double precision":
 		t.counted, t.count = true, column
@@ -217,7 +218,7 @@ func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 			t.due = "'NaN'::float8" // until guessUnit or the options say in what unit the column counts
 		}
 	default:
-		return invalidf("column %q is a %s: the due time is a timestamp or a number", name, typ)
+		return storekit.Invalidf("column %q is a %s: the due time is a timestamp or a number", name, typ)
 	}
 	return nil
 }
@@ -238,13 +239,13 @@ func (o *pgOrigin) guessUnit(ctx context.Context, r *Report) error {
 	}
 	switch {
 	case inSeconds > 0 && inMillis > 0:
-		return invalidf("%d due times look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, inMillis)
+		return storekit.Invalidf("%d due times look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, inMillis)
 	case inSeconds > 0:
 		o.opt.Unit = time.Second
 	case inMillis > 0:
 		o.opt.Unit = time.Millisecond
 	default:
-		return invalidf("%s has no due time that looks like seconds or milliseconds: is it empty? Or say what they count with --unit", o.table.name)
+		return storekit.Invalidf("%s has no due time that looks like seconds or milliseconds: is it empty? Or say what they count with --unit", o.table.name)
 	}
 	o.table = nil // the due time is made anew
 	r.Unit, r.Guessed = o.opt.Unit, true

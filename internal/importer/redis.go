@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -84,7 +85,7 @@ func (o *redisOrigin) expect(ctx context.Context, s *source) error {
 		}
 	}
 	if ownKey.MatchString(s.set) {
-		return invalidf("%s is a key of Punctual's own: name the one of the other system", s.set)
+		return storekit.Invalidf("%s is a key of Punctual's own: name the one of the other system", s.set)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (o *redisOrigin) expectType(ctx context.Context, key, want string) error {
 		return fault(err, "look at %s", key)
 	}
 	if is != want && is != "none" {
-		return invalidf("%s is a %s, not a %s: is it another system's?", key, typeNames(is), typeNames(want))
+		return storekit.Invalidf("%s is a %s, not a %s: is it another system's?", key, typeNames(is), typeNames(want))
 	}
 	return nil
 }
@@ -133,13 +134,13 @@ func (o *redisOrigin) guessUnit(ctx context.Context, r *Report) error {
 	}
 	switch {
 	case inSeconds > 0 && inMillis > 0:
-		return invalidf("%d scores of %s look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, key, inMillis)
+		return storekit.Invalidf("%d scores of %s look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, key, inMillis)
 	case inSeconds > 0:
 		o.opt.Unit = time.Second
 	case inMillis > 0:
 		o.opt.Unit = time.Millisecond
 	default:
-		return invalidf("%s has no score that looks like a time in seconds or milliseconds: is it empty, or another database? Or say what they count with --unit", key)
+		return storekit.Invalidf("%s has no score that looks like a time in seconds or milliseconds: is it empty, or another database? Or say what they count with --unit", key)
 	}
 	r.Unit, r.Guessed = o.opt.Unit, true
 	return nil

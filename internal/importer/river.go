@@ -33,7 +33,7 @@ const (
 func (t *pgTable) describeRiver(types map[string]string) error {
 	for _, name := range []string{"id", "state", "queue", "kind", "args", "attempt", "max_attempts", "scheduled_at", "priority", "tags", "metadata", "errors"} {
 		if types[name] == "" {
-			return invalidf("%s has no column %q: is it River's?", t.name, name)
+			return storekit.Invalidf("%s has no column %q: is it River's?", t.name, name)
 		}
 	}
 	t.id, t.idType = "t.id", types["id"]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -28,7 +29,7 @@ func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []s
 	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
 	if err != nil {
 		if _, what, ok := strings.Cut(err.Error(), "PUNCTUAL_TYPE "); ok {
-			return nil, invalidf("%s: is it another system's?", what)
+			return nil, storekit.Invalidf("%s: is it another system's?", what)
 		}
 		return nil, fault(err, "%s on the source", name)
 	}

@@ -134,7 +134,7 @@ func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 	}
 	for name := range im.opt.Topics {
 		if !slices.Contains(names, name) {
-			return nil, invalidf("there is no %s %q to give a topic to", im.opt.Kind, name)
+			return nil, storekit.Invalidf("there is no %s %q to give a topic to", im.opt.Kind, name)
 		}
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -68,7 +69,7 @@ func Dial(text string) (redis.UniversalClient, error) {
 
 // badSource is the error of a source's URL; what says what is wrong with it.
 func badSource(what string) error {
-	return invalidf("the source's URL %s: use redis://user:password@host:port/database, "+
+	return storekit.Invalidf("the source's URL %s: use redis://user:password@host:port/database, "+
 		"redis+sentinel://host,host/primary or redis+cluster://host,host, with special characters of user and password escaped with %%", what)
 }
 

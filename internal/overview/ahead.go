@@ -32,16 +32,6 @@ func (s Step) String() string {
 	return "day"
 }
 
-// ParseStep is the inverse of Step.String.
-func ParseStep(name string) (Step, bool) {
-	for s := Minute; s <= Day; s++ {
-		if s.String() == name {
-			return s, true
-		}
-	}
-	return 0, false
-}
-
 // begin returns when the step begins in which t is.
 func (s Step) begin(t time.Time) time.Time {
 	switch s {

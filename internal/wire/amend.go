@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // AmendRequest is the body of POST /v1/amend.
@@ -55,7 +56,7 @@ func ParseChange(word string) (punctual.Change, error) {
 			return c, nil
 		}
 	}
-	return 0, invalidf("\"change\" %q: use cancel, reschedule, requeue or delete", word)
+	return 0, storekit.Invalidf("\"change\" %q: use cancel, reschedule, requeue or delete", word)
 }
 
 // AmendAnswer is the answer to an AmendRequest: a result for each amendment, in their order.

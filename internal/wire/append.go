@@ -31,7 +31,7 @@ func (w *jsonWriter) raw(s string) { w.b = append(w.b, s...) }
 func quote[T ~string | ~[]byte](w *jsonWriter, s T) {
 	var err error
 	if w.b, err = jsontext.AppendQuote(w.b, s); err != nil && w.err == nil {
-		w.err = invalidf("%q is not UTF-8", string(s))
+		w.err = storekit.Invalidf("%q is not UTF-8", string(s))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/bulk"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // BulkRequest is the body of POST /v1/topics/TOPIC/bulk: one change of all messages that the other
@@ -80,7 +81,7 @@ func ParseShift(field, text string) (time.Duration, error) {
 		size = strings.TrimPrefix(text, "+")
 	}
 	if size == "" && text != "" {
-		return 0, invalidf("%q: %q is no length: write it like 1h or -90m", field, text)
+		return 0, storekit.Invalidf("%q: %q is no length: write it like 1h or -90m", field, text)
 	}
 	d, err := ParseDurationText(field, size)
 	if earlier {

@@ -359,7 +359,7 @@ func newCompactReader(data []byte, kind byte) *compactReader {
 
 func (r *compactReader) fail(format string, args ...any) {
 	if r.err == nil {
-		r.err = invalidf("compact form at byte %d: %s", r.at, fmt.Sprintf(format, args...))
+		r.err = storekit.Invalidf("compact form at byte %d: %s", r.at, fmt.Sprintf(format, args...))
 	}
 }
 

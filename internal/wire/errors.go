@@ -3,13 +3,7 @@ package wire
 import (
 	"encoding/base64"
 	"fmt"
-
-	"github.com/punctualmq/punctual"
 )
-
-func invalidf(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), punctual.ErrInvalid)
-}
 
 // inField puts the name of a member or parameter in front of its error. It returns nil for nil.
 func inField(field string, err error) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Form is an encoding of requests and answers that carry many messages.
@@ -53,7 +54,7 @@ func SettleNeedsJSON(ss []punctual.Settlement) bool {
 // errNeedsJSON says that a request was to be encoded in the compact form although it cannot carry
 // all of it.
 func errNeedsJSON() error {
-	return invalidf("the compact form has no follow-ups, due times of settlements and conditions: send the request as JSON")
+	return storekit.Invalidf("the compact form has no follow-ups, due times of settlements and conditions: send the request as JSON")
 }
 
 // EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false.

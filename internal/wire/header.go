@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The names of headers.
@@ -92,11 +93,11 @@ func CheckConsumerName(name string) error {
 // CheckRequestKey returns an ErrInvalid unless key can be a HeaderRequest.
 func CheckRequestKey(key string) error {
 	if key == "" || len(key) > MaxRequestKey {
-		return invalidf("%s has %d bytes: use 1 to %d", HeaderRequest, len(key), MaxRequestKey)
+		return storekit.Invalidf("%s has %d bytes: use 1 to %d", HeaderRequest, len(key), MaxRequestKey)
 	}
 	for i := range len(key) {
 		if key[i] <= ' ' || key[i] > '~' {
-			return invalidf("%s: byte %d is not printable ASCII without spaces", HeaderRequest, i+1)
+			return storekit.Invalidf("%s: byte %d is not printable ASCII without spaces", HeaderRequest, i+1)
 		}
 	}
 	return nil

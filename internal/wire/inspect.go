@@ -183,7 +183,7 @@ func ParseStateWord(word string) (punctual.State, error) {
 	}
 	s, err := punctual.ParseState(word)
 	if err != nil {
-		return s, invalidf("\"state\" %q: use scheduled, ready, leased, dead, or live for all but the dead", word)
+		return s, storekit.Invalidf("\"state\" %q: use scheduled, ready, leased, dead, or live for all but the dead", word)
 	}
 	return s, nil
 }

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // The paths that name no topic.
@@ -67,19 +69,19 @@ func escapeSegment(name string) string {
 func SplitPath(escaped string) ([]string, error) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok {
-		return nil, invalidf("path %q does not begin with /", escaped)
+		return nil, storekit.Invalidf("path %q does not begin with /", escaped)
 	}
 	segments := strings.Split(rest, "/")
 	for i, s := range segments {
 		if s == "" || s == "." || s == ".." {
-			return nil, invalidf("path %q: segment %d is %q: write a name in a path with / as %%2F and dots alone as %%2E", escaped, i+1, s)
+			return nil, storekit.Invalidf("path %q: segment %d is %q: write a name in a path with / as %%2F and dots alone as %%2E", escaped, i+1, s)
 		}
 		name, err := url.PathUnescape(s)
 		if err != nil {
-			return nil, invalidf("path %q: segment %d: %v", escaped, i+1, err)
+			return nil, storekit.Invalidf("path %q: segment %d: %v", escaped, i+1, err)
 		}
 		if !utf8.ValidString(name) {
-			return nil, invalidf("path %q: segment %d is not UTF-8: escape the bytes of UTF-8", escaped, i+1)
+			return nil, storekit.Invalidf("path %q: segment %d is not UTF-8: escape the bytes of UTF-8", escaped, i+1)
 		}
 		segments[i] = name
 	}

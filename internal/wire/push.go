@@ -130,7 +130,7 @@ func (f FollowUps) Size() int64 {
 func ParseIfDue(text string) (time.Time, error) {
 	t, err := ParseTimeText("if_due", text)
 	if err == nil && text != "" && t.IsZero() {
-		err = invalidf("\"if_due\" is the zero time, which would be no condition: give the due time of the message, or leave it out")
+		err = storekit.Invalidf("\"if_due\" is the zero time, which would be no condition: give the due time of the message, or leave it out")
 	}
 	return t, err
 }
@@ -161,29 +161,29 @@ func (w When) Times() (delay time.Duration, due time.Time, err error) {
 	name, at := "due", w.Due
 	switch {
 	case w.Due != "" && w.At != "":
-		return 0, due, invalidf("\"due\" and \"at\" are both given, which mean the same: use one")
+		return 0, due, storekit.Invalidf("\"due\" and \"at\" are both given, which mean the same: use one")
 	case w.At != "":
 		name, at = "at", w.At
 	}
 	switch {
 	case w.AtLocal == "" && w.Zone != "":
-		return 0, due, invalidf("\"zone\" goes with \"at_local\", a date and time there: give it, or leave the zone out")
+		return 0, due, storekit.Invalidf("\"zone\" goes with \"at_local\", a date and time there: give it, or leave the zone out")
 	case w.AtLocal != "" && (w.In != "" || at != ""):
-		return 0, due, invalidf("\"at_local\" is given with \"in\" or %q: use one", name)
+		return 0, due, storekit.Invalidf("\"at_local\" is given with \"in\" or %q: use one", name)
 	case w.AtLocal != "":
 		due, err = cron.LocalTime(string(w.AtLocal), string(w.Zone))
 		if err != nil {
-			err = invalidf("\"at_local\": %v", err)
+			err = storekit.Invalidf("\"at_local\": %v", err)
 		}
 		return 0, due.UTC(), err
 	case w.In != "" && at != "":
-		return 0, due, invalidf("\"in\" and %q are both given: use one", name)
+		return 0, due, storekit.Invalidf("\"in\" and %q are both given: use one", name)
 	}
 	if delay, err = ParseDurationText("in", string(w.In)); err != nil {
 		return 0, due, err
 	}
 	if due, err = ParseTimeText(name, string(at)); err == nil && at != "" && due.IsZero() {
-		err = invalidf("%q is the zero time: give the time, or \"in\": \"0s\" for now", name)
+		err = storekit.Invalidf("%q is the zero time: give the time, or \"in\": \"0s\" for now", name)
 	}
 	return delay, due, err
 }
@@ -199,7 +199,7 @@ func IfExistsWord(v punctual.IfExists) (string, error) {
 	case int(v) < len(ifExistsWords):
 		return ifExistsWords[v], nil
 	}
-	return "", invalidf("unknown IfExists %d", v)
+	return "", storekit.Invalidf("unknown IfExists %d", v)
 }
 
 // ParseIfExists is the inverse of IfExistsWord. It also takes "keep".
@@ -212,7 +212,7 @@ func ParseIfExists(word string) (punctual.IfExists, error) {
 			return punctual.IfExists(i), nil
 		}
 	}
-	return 0, invalidf("\"if_exists\" %q: use keep, replace, replace-dead or fail", word)
+	return 0, storekit.Invalidf("\"if_exists\" %q: use keep, replace, replace-dead or fail", word)
 }
 
 // PushAnswer is the answer to a PushRequest: a result for each message, in their order.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Time is an instant in RFC 3339 and UTC, with three digits of milliseconds, or more if the time is
@@ -63,7 +64,7 @@ type Given string
 // UnmarshalText reads text that is not empty.
 func (g *Given) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
-		return invalidf("the text is empty: give a value, or leave the name out")
+		return storekit.Invalidf("the text is empty: give a value, or leave the name out")
 	}
 	*g = Given(text)
 	return nil
@@ -170,9 +171,9 @@ func bodyToPush(body []byte) Body {
 func (b Body) Bytes() ([]byte, error) {
 	switch {
 	case b.Text != nil && b.Base64 != nil:
-		return nil, invalidf("\"body\" and \"body_base64\" are both given: use one")
+		return nil, storekit.Invalidf("\"body\" and \"body_base64\" are both given: use one")
 	case b.Text == nil && b.Base64 == nil:
-		return nil, invalidf("\"body\" is missing: give it, or \"body_base64\"; it may be empty")
+		return nil, storekit.Invalidf("\"body\" is missing: give it, or \"body_base64\"; it may be empty")
 	case len(b.Text) > 0:
 		return b.Text, nil
 	case len(b.Base64) > 0:
@@ -227,14 +228,14 @@ func (h Headers) Map() (map[string]string, error) {
 	for name, value := range h.Base64 {
 		n, err := decodeBase64(name)
 		if err != nil {
-			return nil, invalidf("\"headers_base64\": the name %q is not standard base64", name)
+			return nil, storekit.Invalidf("\"headers_base64\": the name %q is not standard base64", name)
 		}
 		v, err := decodeBase64(value)
 		if err != nil {
-			return nil, invalidf("\"headers_base64\": the value of %q is not standard base64", name)
+			return nil, storekit.Invalidf("\"headers_base64\": the value of %q is not standard base64", name)
 		}
 		if _, twice := out[n]; twice {
-			return nil, invalidf("the header %q is given twice", n)
+			return nil, storekit.Invalidf("the header %q is given twice", n)
 		}
 		out[n] = v
 	}
@@ -244,7 +245,7 @@ func (h Headers) Map() (map[string]string, error) {
 // checkText returns an ErrInvalid unless s is UTF-8, which JSON needs.
 func checkText(what, s string) error {
 	if !utf8.ValidString(s) {
-		return invalidf("%s %q is not UTF-8", what, s)
+		return storekit.Invalidf("%s %q is not UTF-8", what, s)
 	}
 	return nil
 }

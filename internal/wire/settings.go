@@ -6,6 +6,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/settings"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // SettingsPatch is the body of PATCH /v1/topics/TOPIC/settings, which changes the settings that it
@@ -59,7 +60,7 @@ func (p *SettingsPatch) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	case jsontext.KindNull:
 		return d.SkipValue()
 	default:
-		return invalidf("%s where an object is expected", given(kind))
+		return storekit.Invalidf("%s where an object is expected", given(kind))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (p *SettingsPatch) readMember(d *jsontext.Decoder) error {
 	row := settings.Find(string(name))
 	if row == nil {
 		if strict, _ := json.GetOption(d.Options(), json.RejectUnknownMembers); strict {
-			return refused(d, quoted, invalidf("the name is not known: use %s", settings.Names()))
+			return refused(d, quoted, storekit.Invalidf("the name is not known: use %s", settings.Names()))
 		}
 		return d.SkipValue()
 	}

@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/punctualmq/punctual"
+import (
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
+)
 
 // SettleRequest is the body of POST /v1/settle.
 type SettleRequest struct {
@@ -83,7 +86,7 @@ func ParseVerb(word string) (punctual.Verb, error) {
 			return v, nil
 		}
 	}
-	return 0, invalidf("\"verb\" %q: use ack, retry, snooze, discard, release or extend", word)
+	return 0, storekit.Invalidf("\"verb\" %q: use ack, retry, snooze, discard, release or extend", word)
 }
 
 // SettleAnswer is the answer to a SettleRequest: a result for each settlement, in their order.
