@@ -103,6 +103,38 @@ type bulkFlags struct {
 	by                              shiftFlag
 }
 
+// shiftFlag is a flag that takes a duration with a sign; 0 means that it was not given.
+type shiftFlag time.Duration
+
+// Set, String and Type implement pflag.Value.
+func (f *shiftFlag) Set(s string) error {
+	size, earlier := strings.CutPrefix(s, "-")
+	if !earlier {
+		size = strings.TrimPrefix(s, "+")
+	}
+	d, err := typed(notation.ParseDuration(size))
+	switch {
+	case err != nil:
+		return err
+	case d == 0:
+		return usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
+	case earlier:
+		d = -d
+	}
+	*f = shiftFlag(d)
+	return nil
+}
+
+func (f *shiftFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return time.Duration(*f).String()
+}
+
+// Type is the word for the value in a command's help.
+func (f *shiftFlag) Type() string { return "shift" }
+
 func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	var f bulkFlags
 	cmd := &cobra.Command{

@@ -54,7 +54,6 @@ func TestDeadList(t *testing.T) {
 func TestDeadRequeue(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"a", "a"},
-		{"t a b", "a b"},
 		{"--topic t a b", "a b"},
 		{"a c", "a c"},
 		{"t --all", "a b"},

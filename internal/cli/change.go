@@ -14,14 +14,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
 func newCancel(a *app) *cobra.Command {
-	var topic, group string
-	var only ifDueFlag
+	var group string
+	var f byIDFlags
 	cmd := &cobra.Command{
 		Use:   "cancel ID...|-",
 		Short: "Take back messages that are not yet worked on",
@@ -45,44 +44,43 @@ as cancelled if one was cancelled, and else as changed if one is due at another 
   punctual cancel order-42 --topic orders --group all
   punctual cancel - --topic order.cancel < paid.txt`,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
-			due, err := only.of(ids)
-			if err != nil {
-				return err
-			}
-			c := change{template: punctual.Amendment{Change: punctual.ChangeCancel, IfDue: due}}
+			c := punctual.Amendment{Change: punctual.ChangeCancel}
 			if group == "" {
-				return a.changeByID(ctx, topic, ids, c)
+				return f.change(ctx, a, ids, c)
 			}
-			return a.cancelInGroups(ctx, topic, group, ids, c)
+			return a.cancelInGroups(ctx, &f, group, ids, c)
 		}),
 	}
-	only.register(a, cmd.Flags())
-	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	f.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&group, "group", "", "cancel the copy of this `GROUP` of the topic, or for \"all\" the message and every copy")
 	return cmd
 }
 
 // cancelInGroups cancels the copies of a group, or the messages of the topic and the copies of all
 // its groups.
-func (a *app) cancelInGroups(ctx context.Context, topic, group string, ids []string, c change) error {
-	if topic == "" {
+func (a *app) cancelInGroups(ctx context.Context, f *byIDFlags, group string, ids []string, c punctual.Amendment) (err error) {
+	if f.topic == "" {
 		return usagef("--group %s: name the topic with --topic", group)
 	}
 	if group != allGroups {
-		if err := checkGroupFlag([]string{topic}, group); err != nil {
+		if err := checkGroupFlag([]string{f.topic}, group); err != nil {
 			return err
 		}
-		return a.changeByID(ctx, punctual.GroupTopic(topic, group), ids, c)
+		f.topic = punctual.GroupTopic(f.topic, group)
+		return f.change(ctx, a, ids, c)
 	}
-	if err := storekit.CheckTopic(topic); err != nil {
+	if c.IfDue, err = f.only.of(ids); err != nil {
+		return err
+	}
+	if err := storekit.CheckTopic(f.topic); err != nil {
 		return err
 	}
 	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-		topics, err := groupTopics(ctx, i, s, topic)
+		topics, err := groupTopics(ctx, i, s, f.topic)
 		if err != nil {
 			return err
 		}
-		t := &tally{change: c.template.Change}
+		t := &tally{change: c.Change}
 		return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
 			return a.cancelEverywhere(ctx, i, s, topics, ids, c, t)
 		})
@@ -91,7 +89,7 @@ func (a *app) cancelInGroups(ctx context.Context, topic, group string, ids []str
 
 // cancelEverywhere cancels each ID in each of the topics, prints what became of it there, and
 // counts one outcome for each ID.
-func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punctual.Store, topics, ids []string, c change, t *tally) error {
+func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punctual.Store, topics, ids []string, c punctual.Amendment, t *tally) error {
 	for _, id := range ids {
 		if err := storekit.CheckID(id); err != nil {
 			return err
@@ -114,7 +112,7 @@ func (a *app) cancelEverywhere(ctx context.Context, i punctual.Inspector, s punc
 				return fmt.Errorf("ID %q in %s: %w", id, d.topic, err)
 			}
 			if printing == nil {
-				printing = a.printAmended(d, c.template.Change, " in "+d.topic)
+				printing = a.printAmended(d, c.Change, " in "+d.topic)
 			}
 			if cancelRank(err) > cancelRank(all.outcome.Err) {
 				all = d
@@ -139,49 +137,36 @@ func cancelRank(err error) int {
 }
 
 func newReschedule(a *app) *cobra.Command {
-	var topic string
 	var move moveFlags
-	var by shiftFlag
-	var only ifDueFlag
+	var f byIDFlags
 	cmd := &cobra.Command{
-		Use:   "reschedule (ID...|-) (--in DURATION|--at TIME|--by SHIFT|--now)",
+		Use:   "reschedule (ID...|-) (--in DURATION|--at TIME|--now)",
 		Short: "Move the due time of messages",
 		Long: `Reschedule moves the due time of messages that nobody works on yet, earlier or later; ID, body and
 attempts stay. Each ID has a definite outcome: rescheduled (it is delivered at the new time only),
-leased (too late, a consumer works on it) or not_found.
-
---by moves each message from the due time that it has: +1d later, -2h earlier. Of two shifts of one
-message at the same time none is lost.
+leased (too late, a consumer works on it) or not_found. 'punctual bulk shift' moves messages from
+the due time that each has.
 
 ` + ifDueHelp + `
 
 ` + idsHelp,
 		Example: `  punctual reschedule order-42 --in 1h
   punctual reschedule visit-7 --at 2026-11-21T09:00:00Z --topic reminder
-  punctual reschedule visit-7 visit-8 --by +1d
+  punctual reschedule visit-7 visit-8 --in 1d
   punctual reschedule 01KB1B2M8E6QZ4V9H2W3T5N7RD --now`,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
 			template, err := move.amendment(punctual.ChangeReschedule)
 			if err != nil {
 				return err
 			}
-			switch {
-			case !move.given() && by == 0:
-				return usagef("no new time is given: use --in, --at, --by or --now")
-			case move.given() && by != 0:
-				return usagef("--by is given with --in, --at or --now: use one")
+			if !move.given() {
+				return usagef("no new time is given: use --in, --at or --now")
 			}
-			c := change{template: template, by: time.Duration(by)}
-			if c.template.IfDue, err = only.of(ids); err != nil {
-				return err
-			}
-			return a.changeByID(ctx, topic, ids, c)
+			return f.change(ctx, a, ids, template)
 		}),
 	}
 	move.register(a, cmd.Flags())
-	cmd.Flags().Var(&by, "by", "move the due time by this much: +1d, 90m, -2h")
-	only.register(a, cmd.Flags())
-	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	f.register(a, cmd.Flags())
 	return cmd
 }
 
@@ -217,38 +202,6 @@ func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
 	return a, err
 }
 
-// shiftFlag is a flag that takes a duration with a sign; 0 means that it was not given.
-type shiftFlag time.Duration
-
-// Set, String and Type implement pflag.Value.
-func (f *shiftFlag) Set(s string) error {
-	size, earlier := strings.CutPrefix(s, "-")
-	if !earlier {
-		size = strings.TrimPrefix(s, "+")
-	}
-	d, err := typed(notation.ParseDuration(size))
-	switch {
-	case err != nil:
-		return err
-	case d == 0:
-		return usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
-	case earlier:
-		d = -d
-	}
-	*f = shiftFlag(d)
-	return nil
-}
-
-func (f *shiftFlag) String() string {
-	if *f == 0 {
-		return ""
-	}
-	return time.Duration(*f).String()
-}
-
-// Type is the word for the value in a command's help.
-func (f *shiftFlag) Type() string { return "shift" }
-
 // stdinIDs, in place of IDs, has them read from standard input.
 const stdinIDs = "-"
 
@@ -282,6 +235,40 @@ func (f *ifDueFlag) of(ids []string) (time.Time, error) {
 		return time.Time{}, usagef("time %s cannot be told from none: no message is due then", stamp(*f.t))
 	}
 	return f.t.Round(0).In(time.UTC), nil
+}
+
+// byIDFlags are --topic and --if-due of the commands that change messages by their IDs.
+type byIDFlags struct {
+	topic string
+	only  ifDueFlag
+}
+
+func (f *byIDFlags) register(a *app, flags *pflag.FlagSet) {
+	f.only.register(a, flags)
+	flags.StringVar(&f.topic, "topic", "", topicFlagHelp)
+}
+
+// change finds the IDs, makes the change c of each, prints each outcome, and fails unless all are
+// the wished one.
+func (f *byIDFlags) change(ctx context.Context, a *app, ids []string, c punctual.Amendment) (err error) {
+	if c.IfDue, err = f.only.of(ids); err != nil {
+		return err
+	}
+	if f.topic != "" {
+		if err := storekit.CheckTopic(f.topic); err != nil {
+			return err
+		}
+	}
+	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
+		t := &tally{change: c.Change, unseen: a.notLookedInto(f.topic)}
+		return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
+			places, err := lookUp(ctx, i, f.topic, ids)
+			if err != nil {
+				return err
+			}
+			return a.changeFound(ctx, i, s, places, c, t)
+		})
+	})
 }
 
 func readsIDs(ids []string) bool { return len(ids) == 1 && ids[0] == stdinIDs }

@@ -198,33 +198,31 @@ there are, in little memory.`,
 }
 
 type requeueFlags struct {
-	topic  string
+	byIDFlags
 	all    bool
 	reason string
 	day    dayFlags
 	when   whenFlags
-	only   ifDueFlag
 }
 
 func newDeadRequeue(a *app) *cobra.Command {
 	var f requeueFlags
 	cmd := &cobra.Command{
-		Use:   "requeue [TOPIC] (ID...|-|--all)",
+		Use:   "requeue (ID...|-|--all [TOPIC])",
 		Short: "Schedule dead messages again",
 		Long: `Requeue schedules dead messages again, now or at the time of --in or --at. Their attempts are
 counted from 1 again, and the history of failures stays. Give IDs, or --all for every dead message
-of a topic, or of all topics when none is given. When the first argument is the name of a topic and
-IDs follow, only that topic is searched; --topic says the same without doubt. With --all, --on
-requeues only those that died on one day of the local time zone (TZ), or with --utc of UTC, and
---reason only those with one reason; 'punctual bulk requeue' selects by more than that.
+of a topic, or of all topics when none is given. With --all, --on requeues only those that died on
+one day of the local time zone (TZ), or with --utc of UTC, and --reason only those with one reason;
+'punctual bulk requeue' selects by more than that.
 
 ` + ifDueHelp + `
 
 ` + idsHelp,
 		Example: `  punctual dead requeue order-42
-  punctual dead requeue order.cancel order-42 order-43 --in 10m
+  punctual dead requeue order-42 order-43 --topic order.cancel --in 10m
   punctual dead requeue order.cancel --all --on 2026-11-20
-  punctual dead requeue order.cancel - < ids.txt
+  punctual dead requeue - --topic order.cancel < ids.txt
   punctual dead requeue --all`,
 		Args: func(_ *cobra.Command, args []string) error {
 			return f.checkArgs(args)
@@ -236,27 +234,18 @@ requeues only those that died on one day of the local time zone (TZ), or with --
 		if err != nil {
 			return err
 		}
-		c := change{template: template}
+		if !f.all {
+			return f.change(ctx, a, args, template)
+		}
 		return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-			if f.all {
-				return a.requeueAll(ctx, i, s, args, &f)
-			}
-			topic, ids, err := topicAndIDs(ctx, i, f.topic, args)
-			if err != nil {
-				return err
-			}
-			if c.template.IfDue, err = f.only.of(ids); err != nil {
-				return err
-			}
-			return a.changeIDs(ctx, i, s, topic, ids, c)
+			return a.requeueAll(ctx, i, s, args, &f)
 		})
 	})
-	cmd.Flags().StringVar(&f.topic, "topic", "", topicFlagHelp)
 	cmd.Flags().BoolVar(&f.all, "all", false, "requeue all dead messages of the topic, or of every topic")
 	f.day.register(cmd)
 	registerReason(cmd, &f.reason)
 	f.when.register(a, cmd.Flags())
-	f.only.register(a, cmd.Flags())
+	f.byIDFlags.register(a, cmd.Flags())
 	return cmd
 }
 
@@ -274,22 +263,6 @@ func (f *requeueFlags) checkArgs(args []string) error {
 		return usagef("--all takes at most one TOPIC: name IDs, or --all, not both")
 	}
 	return nil
-}
-
-// topicAndIDs divides args into a topic and IDs. The topic is the one given by --topic, or else the
-// first of several arguments if a topic has that name. It is empty when none is named.
-func topicAndIDs(ctx context.Context, i punctual.Inspector, given string, args []string) (topic string, ids []string, err error) {
-	topic, ids = given, args
-	if topic == "" && len(args) > 1 {
-		topics, err := i.Topics(ctx)
-		if err != nil {
-			return "", nil, err
-		}
-		if slices.ContainsFunc(topics, func(s punctual.TopicStats) bool { return s.Topic == args[0] }) {
-			topic, ids = args[0], args[1:]
-		}
-	}
-	return topic, ids, nil
 }
 
 // requeueAll requeues the dead messages of a topic, or of every topic but the audit log, each by a
@@ -324,37 +297,24 @@ func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.S
 }
 
 func newDeadDelete(a *app) *cobra.Command {
-	var topic string
-	var only ifDueFlag
+	var f byIDFlags
 	cmd := &cobra.Command{
-		Use:   "delete [TOPIC] (ID...|-)",
+		Use:   "delete ID...|-",
 		Short: "Remove single dead messages for good",
 		Long: `Delete removes the dead messages whose IDs are given, for good. Each ID has a definite outcome:
-deleted, not_dead (the message is still to be delivered, and stays) or not_found. When the first
-argument is the name of a topic and IDs follow, only that topic is searched; --topic says the same
-without doubt. To remove many, use "dead purge".
+deleted, not_dead (the message is still to be delivered, and stays), changed (somebody else changed
+it at the same time, and it stays) or not_found. To remove many, use "dead purge".
 
 ` + ifDueHelp + `
 
 ` + idsHelp,
 		Example: `  punctual dead delete order-42
-  punctual dead delete order.cancel order-42 order-43
-  punctual dead delete --topic order.cancel - < ids.txt`,
+  punctual dead delete order-42 order-43 --topic order.cancel
+  punctual dead delete - --topic order.cancel < ids.txt`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
-			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-				topic, ids, err := topicAndIDs(ctx, i, topic, args)
-				if err != nil {
-					return err
-				}
-				due, err := only.of(ids)
-				if err != nil {
-					return err
-				}
-				return a.changeIDs(ctx, i, s, topic, ids, change{template: punctual.Amendment{Change: punctual.ChangeDelete, IfDue: due}})
-			})
+			return f.change(ctx, a, args, punctual.Amendment{Change: punctual.ChangeDelete})
 		}),
 	}
-	only.register(a, cmd.Flags())
-	cmd.Flags().StringVar(&topic, "topic", "", topicFlagHelp)
+	f.register(a, cmd.Flags())
 	return cmd
 }

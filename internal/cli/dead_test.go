@@ -193,9 +193,9 @@ func TestDeadDeleteBesideARequeue(t *testing.T) {
 	r := withDead(t)
 	r.clock.Advance(time.Hour)
 	s := requeues{r.store}
-	out, err := amend(t.Context(), s, s, change{template: punctual.Amendment{Change: punctual.ChangeDelete}}, []found{{"a", "t"}}, &tally{})
-	if err != nil || !errors.Is(out[0].outcome.Err, punctual.ErrNotDead) {
-		t.Errorf("%v, %v; want ErrNotDead", out[0].outcome.Err, err)
+	out, err := amend(t.Context(), s, s, punctual.Amendment{Change: punctual.ChangeDelete}, []found{{"a", "t"}}, &tally{})
+	if err != nil || !errors.Is(out[0].outcome.Err, punctual.ErrChanged) {
+		t.Errorf("%v, %v; want ErrChanged", out[0].outcome.Err, err)
 	}
 	if m := r.get("t", "a"); m.State != punctual.StateReady {
 		t.Errorf("the message is %v, want it ready", m.State)
@@ -208,7 +208,7 @@ func TestDeadDelete(t *testing.T) {
 	r := withDead(t)
 	r.run("push", "t", "x", "--id", "live", "--in", "1h").ok()
 	r.run("cancel", "a", "--topic", "t").exits(exitUnwished, `ID "a": it is dead: 'punctual dead requeue' delivers it again, 'punctual dead delete' removes it`)
-	r.run("dead", "delete", "t", "a", "live", "unknown", "--json").exits(exitUnwished).
+	r.run("dead", "delete", "a", "live", "unknown", "--topic", "t", "--json").exits(exitUnwished).
 		printsJSON(`{"id":"a","topic":"t","outcome":"deleted"}`, `{"id":"live","topic":"t","outcome":"not_dead"}`, `{"id":"unknown","topic":"t","outcome":"not_found"}`)
 	r.run("dead", "delete", "live").exits(exitUnwished, "it is not dead: nothing was changed")
 	if m := r.get("t", "live"); m.State != punctual.StateScheduled {
@@ -222,7 +222,7 @@ func TestDeadDelete(t *testing.T) {
 	r.run("dead", "delete").exits(exitUsage)
 
 	r = withDead(t)
-	r.run("dead", "delete", "t", "-", "a").exits(exitUsage, "stands alone")
-	r.runInput("a\nb\n", "dead", "delete", "t", "-").ok().prints("a deleted\nb deleted\n")
+	r.run("dead", "delete", "-", "a").exits(exitUsage, "stands alone")
+	r.runInput("a\nb\n", "dead", "delete", "--topic", "t", "-").ok().prints("a deleted\nb deleted\n")
 	r.runInput("c\n", "dead", "delete", "-").ok().prints("c deleted\n")
 }

@@ -11,25 +11,6 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-func TestRescheduleByAShift(t *testing.T) {
-	r := newRig(t)
-	r.run("push", "t", "x", "--id", "a", "--in", "1h").ok()
-	r.run("push", "u", "x", "--id", "b", "--in", "2h").ok()
-	r.run("reschedule", "a", "b", "--by", "+1d").ok().prints("a rescheduled, due 2026-11-21T11:00:00.000Z\nb rescheduled, due 2026-11-21T12:00:00.000Z\n")
-	r.run("reschedule", "a", "--by", "-90m").ok().prints("a rescheduled, due 2026-11-21T09:30:00.000Z\n")
-	r.run("reschedule", "b", "none", "--by", "30m", "--topic", "u").exits(exitUnwished, "1 of 2", "not found").
-		prints("b rescheduled, due 2026-11-21T12:30:00.000Z\nnone not_found\n")
-	r.run("reschedule", "a", "--by", "0s").exits(exitUsage, "changes nothing")
-	r.run("reschedule", "a", "--by", "--1d").exits(exitUsage, "negative")
-	r.run("reschedule", "a", "--by", "1d", "--now").exits(exitUsage, "use one")
-	r.run("push", "t", "x", "--id", "last", "--at", "9999-12-31T23:59:59.999Z").ok()
-	r.run("reschedule", "last", "--by", "1ms").exits(exitUsage, "last time possible")
-	r.run("reschedule", "last", "--by", "-1d").ok().prints("last rescheduled, due 9999-12-30T23:59:59.999Z\n")
-	r.run("push", "t", "x", "--id", "held").ok()
-	r.claim("t", 1)
-	r.run("reschedule", "held", "--by", "1d").exits(exitUnwished, "too late").prints("held leased\n")
-}
-
 func TestIDsFromStandardInput(t *testing.T) {
 	r := newRig(t)
 	n := 2*limits.MaxBatch + 1
@@ -51,9 +32,9 @@ func TestIDsFromStandardInput(t *testing.T) {
 	r.runInput(strings.Repeat("x", 70_000), "cancel", "-").exits(exitUsage, "line 1", "longer than")
 
 	dead := withDead(t)
-	dead.runInput("a\nb\n", "dead", "requeue", "t", "-").ok().contains("a requeued", "b requeued")
+	dead.runInput("a\nb\n", "dead", "requeue", "--topic", "t", "-").ok().contains("a requeued", "b requeued")
 	dead.runInput("c\n", "dead", "requeue", "-").ok().contains("c requeued")
-	dead.run("dead", "requeue", "t", "-", "a").exits(exitUsage, "stands alone")
+	dead.run("dead", "requeue", "-", "a").exits(exitUsage, "stands alone")
 }
 
 // When the context ends, as at a signal, the batch under way is finished and its outcomes are

@@ -15,7 +15,6 @@ func TestIfDue(t *testing.T) {
 	}{
 		{[]string{"cancel", "a"}, "cancelled"},
 		{[]string{"reschedule", "a", "--in", "1h"}, "rescheduled"},
-		{[]string{"reschedule", "a", "--by", "1h"}, "rescheduled"},
 	} {
 		r := newRig(t)
 		r.run("push", "t@x", "old", "--id", "a", "--at", due).ok()

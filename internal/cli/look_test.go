@@ -59,7 +59,7 @@ func TestReschedule(t *testing.T) {
 	r.claim("t", 1)
 	r.run("reschedule", "a", "--in", "1h").exits(exitUnwished, "too late").prints("a leased\n")
 	r.run("reschedule", "none", "--now", "--json").exits(exitUnwished).printsJSON(`{"id":"none","outcome":"not_found"}`)
-	r.run("reschedule", "a").exits(exitUsage, "--in, --at, --by or --now")
+	r.run("reschedule", "a").exits(exitUsage, "--in, --at or --now")
 	r.run("reschedule", "a", "--now", "--in", "1h").exits(exitUsage, "use one")
 	r.run("reschedule", "a", "--at", "10000-01-01T00:00:00Z").exits(exitUsage, "9999-12-31")
 	r.run("reschedule", "a", "--at", "0001-01-01T00:00:00Z").exits(exitUsage, "--now")

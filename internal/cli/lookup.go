@@ -16,7 +16,6 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/view"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
@@ -86,77 +85,9 @@ type amended struct {
 	outcome punctual.Amended
 }
 
-// change is what cancel, reschedule, dead requeue and dead delete do to each message. A delete is
-// of dead messages alone.
-type change struct {
-	template punctual.Amendment
-	// by, if not 0, moves each message from its own due time, in place of what template says.
-	by time.Duration
-}
-
-// to returns the amendment that makes the change of one message. A delete or a shift reads the
-// message first.
-func (c change) to(ctx context.Context, i punctual.Inspector, f found) (punctual.Amendment, error) {
-	a := c.template
-	a.Topic, a.ID = f.topic, f.id
-	if c.by == 0 && a.Change != punctual.ChangeDelete {
-		return a, nil
-	}
-	m, err := i.Get(ctx, f.topic, f.id)
-	if err != nil {
-		return a, err
-	}
-	if a.Change == punctual.ChangeDelete {
-		if m.State != punctual.StateDead {
-			err = fmt.Errorf("%s in %s: %w", f.id, f.topic, punctual.ErrNotDead)
-		}
-		if a.IfDue.IsZero() {
-			a.IfDue = m.Due // so that it is not deleted if somebody requeues it in between
-		}
-		return a, err
-	}
-	a.Due = m.Due.Add(c.by)
-	if a.IfDue.IsZero() {
-		a.IfDue = m.Due // so that a shift of somebody else in between is not lost
-	}
-	if a.Due.After(limits.MaxDue) {
-		return a, usagef("ID %q: %s later than %s lies after the last time possible: use up to %s", f.id, notation.FormatDuration(c.by), stamp(m.Due), stamp(limits.MaxDue))
-	}
-	return a, nil
-}
-
-// shiftTries bounds how often a shift is worked out anew for a message that others move at the same
-// time.
-const shiftTries = 20
-
-// amend changes the messages that were found, in batches. A shift or a delete of a message that
-// somebody else has moved meanwhile is worked out anew, at most shiftTries times, unless --if-due
-// says at which time the message has to be due. The changes are counted in t, also those that were
-// made before an error.
-func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found, t *tally) ([]amended, error) {
-	out, err := amendOnce(ctx, i, s, c, ids, t)
-	anew := (c.by != 0 || c.template.Change == punctual.ChangeDelete) && c.template.IfDue.IsZero()
-	for tries := 0; err == nil && anew && tries < shiftTries; tries++ {
-		var again []found
-		var places []int
-		for n, d := range out {
-			if errors.Is(d.outcome.Err, punctual.ErrChanged) {
-				again, places = append(again, d.found), append(places, n)
-			}
-		}
-		if len(again) == 0 || ctx.Err() != nil {
-			break
-		}
-		var more []amended
-		more, err = amendOnce(ctx, i, s, c, again, t)
-		for n, d := range more {
-			out[places[n]] = d
-		}
-	}
-	return out, err
-}
-
-func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c change, ids []found, t *tally) ([]amended, error) {
+// amend makes the change c of the messages that were found, in batches. A delete is of dead
+// messages alone. The changes are counted in t, also those that were made before an error.
+func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c punctual.Amendment, ids []found, t *tally) ([]amended, error) {
 	out := make([]amended, len(ids))
 	var as []punctual.Amendment
 	var places []int // places[k] is where the outcome of as[k] goes
@@ -179,7 +110,11 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 		if f.topic == "" {
 			continue
 		}
-		a, err := c.to(ctx, i, f)
+		c.Topic, c.ID = f.topic, f.id
+		one, err := c, error(nil)
+		if c.Change == punctual.ChangeDelete {
+			one.IfDue, err = dueOfDead(ctx, i, f, c.IfDue)
+		}
 		if errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrNotDead) {
 			out[n].outcome.Err = err
 			continue
@@ -187,7 +122,7 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 		if err != nil {
 			return nil, err
 		}
-		as, places = append(as, a), append(places, n)
+		as, places = append(as, one), append(places, n)
 		if len(as) == limits.MaxBatch {
 			if err := flush(); err != nil {
 				return nil, err
@@ -200,36 +135,24 @@ func amendOnce(ctx context.Context, i punctual.Inspector, s punctual.Store, c ch
 	return out, flush()
 }
 
-// changeByID is what reschedule does, and cancel without --group all: find the IDs, change them,
-// print each outcome, and fail unless all are the wished one.
-func (a *app) changeByID(ctx context.Context, topic string, ids []string, c change) error {
-	if topic != "" {
-		if err := storekit.CheckTopic(topic); err != nil {
-			return err
-		}
+// dueOfDead returns the condition for the delete of a dead message: ifDue, or else the due time
+// that the message has, so that it stays if somebody requeues it in between. The error of a message
+// that is not dead is an ErrNotDead.
+func dueOfDead(ctx context.Context, i punctual.Inspector, f found, ifDue time.Time) (time.Time, error) {
+	m, err := i.Get(ctx, f.topic, f.id)
+	if err == nil && m.State != punctual.StateDead {
+		err = fmt.Errorf("%s in %s: %w", f.id, f.topic, punctual.ErrNotDead)
 	}
-	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-		return a.changeIDs(ctx, i, s, topic, ids, c)
-	})
-}
-
-// changeIDs finds the IDs in topic, or in any when it is empty, changes them and prints each
-// outcome.
-func (a *app) changeIDs(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, ids []string, c change) error {
-	t := &tally{change: c.template.Change, unseen: a.notLookedInto(topic)}
-	return a.eachID(ctx, ids, t, func(ctx context.Context, ids []string) error {
-		places, err := lookUp(ctx, i, topic, ids)
-		if err != nil {
-			return err
-		}
-		return a.changeFound(ctx, i, s, places, c, t)
-	})
+	if ifDue.IsZero() {
+		ifDue = m.Due
+	}
+	return ifDue, err
 }
 
 // changeFound changes messages, prints each outcome and counts it. A message that was refused has
 // no outcome. The first error of such a message is returned once the outcomes of the others are
 // printed.
-func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c change, t *tally) error {
+func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c punctual.Amendment, t *tally) error {
 	done, err := amend(ctx, i, s, c, places, t)
 	if err != nil {
 		return err
@@ -240,7 +163,7 @@ func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.
 			refused = cmp.Or(refused, fmt.Errorf("ID %q: %w", d.id, err))
 			continue
 		}
-		if err := a.printAmended(d, c.template.Change, ""); err != nil {
+		if err := a.printAmended(d, c.Change, ""); err != nil {
 			return err
 		}
 		if t.add(d); t.others == 1 && t.first.id == d.id {
