@@ -7,23 +7,14 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// attributeFlags are the flags of push and of schedule put for the attributes of a message
-// (storekit.Attributes).
-type attributeFlags struct {
-	remember, timeout durationFlag
+// attributeFlags adds the flags of push and of schedule put for the attributes of a message.
+func attributeFlags(flags *pflag.FlagSet, a *storekit.Attributes) {
+	durationVar(flags, &a.Remember, "remember", "for how long after a message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)")
+	durationVar(flags, &a.Timeout, "timeout", "for how long a handler may work on a message (default: as the worker says)")
 }
 
-func (f *attributeFlags) register(flags *pflag.FlagSet) {
-	flags.Var(&f.remember, "remember", "for how long after a message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)")
-	flags.Var(&f.timeout, "timeout", "for how long a handler may work on a message (default: as the worker says)")
-}
-
-func (f *attributeFlags) options() []punctual.PushOption {
-	return []punctual.PushOption{punctual.Remember(f.remember.or(0)), punctual.Timeout(f.timeout.or(0))}
-}
-
-func (f *attributeFlags) attributes() storekit.Attributes {
-	return storekit.Attributes{Remember: f.remember.or(0), Timeout: f.timeout.or(0)}
+func attributeOptions(a storekit.Attributes) []punctual.PushOption {
+	return []punctual.PushOption{punctual.Remember(a.Remember), punctual.Timeout(a.Timeout)}
 }
 
 // attributes returns what a line gives of the attributes as what Compose takes. said is the line as

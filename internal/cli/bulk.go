@@ -95,45 +95,29 @@ var bulkKinds = []bulkKind{
 // bulkFlags are the flags of the subcommands; each subcommand has some of them.
 type bulkFlags struct {
 	state, reason, text, prefix, id string
-	from, to                        timeFlag
+	from, to                        time.Time
 	headers                         []string
 	rate                            int
 	dryRun, yes                     bool
-	move                            moveFlags
-	by                              shiftFlag
+	when                            whenFlags
+	by                              time.Duration
 }
 
-// shiftFlag is a flag that takes a duration with a sign; 0 means that it was not given.
-type shiftFlag time.Duration
-
-// Set, String and Type implement pflag.Value.
-func (f *shiftFlag) Set(s string) error {
+// readShift reads a duration with a sign.
+func readShift(s string) (time.Duration, error) {
 	size, earlier := strings.CutPrefix(s, "-")
 	if !earlier {
 		size = strings.TrimPrefix(s, "+")
 	}
-	d, err := typed(notation.ParseDuration(size))
+	d, err := readDuration(size)
 	switch {
-	case err != nil:
-		return err
-	case d == 0:
-		return usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
+	case err == nil && d == 0:
+		err = usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
 	case earlier:
 		d = -d
 	}
-	*f = shiftFlag(d)
-	return nil
+	return d, err
 }
-
-func (f *shiftFlag) String() string {
-	if *f == 0 {
-		return ""
-	}
-	return time.Duration(*f).String()
-}
-
-// Type is the word for the value in a command's help.
-func (f *shiftFlag) Type() string { return "shift" }
 
 func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	var f bulkFlags
@@ -162,9 +146,8 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.state, "state", "", "only messages in this `STATE`: "+k.states)
-	f.from.read, f.to.read = a.readTime, a.readTime
-	flags.Var(&f.from, "from", "only messages at this `TIME` or later: when they are due, or died")
-	flags.Var(&f.to, "to", "only messages before this `TIME`")
+	a.timeVar(flags, &f.from, "from", "only messages at this `TIME` or later: when they are due, or died")
+	a.timeVar(flags, &f.to, "to", "only messages before this `TIME`")
 	flags.StringVar(&f.prefix, "id-prefix", "", "only messages whose ID begins with this `TEXT`")
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header, `NAME=VALUE` (repeatable)")
 	flags.StringVar(&f.text, "error", "", "only messages whose last failure has this `TEXT`")
@@ -177,10 +160,11 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 		yesFlag(cmd, &f.yes)
 	}
 	if k.moves {
-		f.move.register(a, flags)
+		f.when.register(a, flags)
+		f.when.registerNow(flags)
 	}
 	if k.do == bulk.Shift {
-		flags.Var(&f.by, "by", "move the due time by this much: +1d, 90m, -2h")
+		parsedVar(flags, &f.by, "by", "move the due time by this much: +1d, 90m, -2h", "shift", readShift)
 		flags.StringVar(&f.id, "id", "", "name the shift, so that it is made once for a day however often the command is given")
 	}
 	registerCompletion(cmd, "state", fixedValues("scheduled", "ready", "leased", "dead"))
@@ -190,8 +174,8 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 // bulk returns the bulk that the flags describe. It leaves most checks to bulk.Run.
 func (f *bulkFlags) bulk(k bulkKind, topic string) (b bulk.Job, err error) {
 	b = bulk.Job{
-		Do: k.do, By: time.Duration(f.by), ID: f.id, DryRun: f.dryRun, Rate: f.rate,
-		Select: bulk.Selection{Topic: topic, From: f.from.orZero(), To: f.to.orZero(), Error: f.text, IDPrefix: f.prefix},
+		Do: k.do, By: f.by, ID: f.id, DryRun: f.dryRun, Rate: f.rate,
+		Select: bulk.Selection{Topic: topic, From: f.from, To: f.to, Error: f.text, IDPrefix: f.prefix},
 	}
 	if f.state != "" {
 		if b.Select.State, err = typed(punctual.ParseState(f.state)); err != nil {
@@ -204,11 +188,8 @@ func (f *bulkFlags) bulk(k bulkKind, topic string) (b bulk.Job, err error) {
 	if b.Select.Headers, err = readHeaders(f.headers); err != nil {
 		return b, err
 	}
-	template, err := f.move.amendment(punctual.ChangeReschedule)
-	if b.When = punctual.In(template.Delay); !template.Due.IsZero() {
-		b.When = punctual.At(template.Due)
-	}
-	if err == nil && k.do == bulk.Reschedule && !f.move.given() {
+	b.When, err = f.when.when()
+	if err == nil && k.do == bulk.Reschedule && !f.when.given() {
 		err = usagef("no new time is given: use --in, --at or --now")
 	}
 	return b, err

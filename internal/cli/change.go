@@ -69,7 +69,7 @@ func (a *app) cancelInGroups(ctx context.Context, f *byIDFlags, group string, id
 		f.topic = punctual.GroupTopic(f.topic, group)
 		return f.change(ctx, a, ids, c)
 	}
-	if c.IfDue, err = f.only.of(ids); err != nil {
+	if c.IfDue, err = f.condition(ids); err != nil {
 		return err
 	}
 	if err := storekit.CheckTopic(f.topic); err != nil {
@@ -137,7 +137,7 @@ func cancelRank(err error) int {
 }
 
 func newReschedule(a *app) *cobra.Command {
-	var move moveFlags
+	var when whenFlags
 	var f byIDFlags
 	cmd := &cobra.Command{
 		Use:   "reschedule (ID...|-) (--in DURATION|--at TIME|--now)",
@@ -155,51 +155,20 @@ the due time that each has.
   punctual reschedule visit-7 visit-8 --in 1d
   punctual reschedule 01KB1B2M8E6QZ4V9H2W3T5N7RD --now`,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
-			template, err := move.amendment(punctual.ChangeReschedule)
+			c, err := when.amendment(punctual.ChangeReschedule)
 			if err != nil {
 				return err
 			}
-			if !move.given() {
+			if !when.given() {
 				return usagef("no new time is given: use --in, --at or --now")
 			}
-			return f.change(ctx, a, ids, template)
+			return f.change(ctx, a, ids, c)
 		}),
 	}
-	move.register(a, cmd.Flags())
+	when.register(a, cmd.Flags())
+	when.registerNow(cmd.Flags())
 	f.register(a, cmd.Flags())
 	return cmd
-}
-
-// moveFlags are --in, --at, --zone and --now.
-type moveFlags struct {
-	whenFlags
-	now bool
-}
-
-func (f *moveFlags) register(a *app, flags *pflag.FlagSet) {
-	f.whenFlags.register(a, flags)
-	flags.BoolVar(&f.now, "now", false, "deliver now")
-}
-
-func (f *moveFlags) given() bool { return f.now || f.in.d != nil || f.at.text != "" }
-
-// amendment returns change c to the time that the flags ask for, which is now if they ask for none.
-func (f *moveFlags) amendment(c punctual.Change) (punctual.Amendment, error) {
-	a := punctual.Amendment{Change: c}
-	if _, given, err := f.when(); err != nil {
-		return a, err
-	} else if given && f.now {
-		return a, usagef("--now is given with --in or --at: use one")
-	}
-	a.Delay = f.in.or(0)
-	at, given, err := f.instant()
-	if given {
-		if at.IsZero() {
-			return a, usagef("time %s cannot be told from none: use --now", stamp(at))
-		}
-		a.Due = at.Round(0).In(time.UTC)
-	}
-	return a, err
 }
 
 // stdinIDs, in place of IDs, has them read from standard input.
@@ -209,49 +178,34 @@ const stdinIDs = "-"
 const idsHelp = `ID "-" reads the IDs from standard input, one on each line, and works on them in batches as they
 come.`
 
-// ifDueHelp is what the help of each command with an ifDueFlag says of it.
+// ifDueHelp is what the help of each command with --if-due says of it.
 const ifDueHelp = `--if-due changes the one message that is named only if it is due at that time, as 'punctual get'
 shows it. Otherwise somebody has changed it since: its outcome is "changed", and it stays as it is.`
 
-// ifDueFlag is --if-due of the commands that change a message by its ID. That of push is in
-// pushFlags.
-type ifDueFlag struct{ timeFlag }
-
-func (f *ifDueFlag) register(a *app, flags *pflag.FlagSet) {
-	f.read = a.readTime
-	flags.Var(f, "if-due", "change the one message only if it is due at this time")
-}
-
-func (f *ifDueFlag) given() bool { return f.t != nil }
-
-// of returns the condition for the message that ids name, the zero Time for none.
-func (f *ifDueFlag) of(ids []string) (time.Time, error) {
-	switch {
-	case !f.given():
-		return time.Time{}, nil
-	case len(ids) != 1 || readsIDs(ids):
-		return time.Time{}, usagef("--if-due goes with one ID: it is the due time of one message")
-	case f.t.IsZero():
-		return time.Time{}, usagef("time %s cannot be told from none: no message is due then", stamp(*f.t))
-	}
-	return f.t.Round(0).In(time.UTC), nil
-}
-
-// byIDFlags are --topic and --if-due of the commands that change messages by their IDs.
+// byIDFlags are --topic and --if-due of the commands that change messages by their IDs. The --if-due
+// of push is in pushFlags.
 type byIDFlags struct {
 	topic string
-	only  ifDueFlag
+	ifDue time.Time
 }
 
 func (f *byIDFlags) register(a *app, flags *pflag.FlagSet) {
-	f.only.register(a, flags)
+	a.timeVar(flags, &f.ifDue, "if-due", "change the one message only if it is due at this time")
 	flags.StringVar(&f.topic, "topic", "", topicFlagHelp)
+}
+
+// condition returns the condition for the message that ids name, the zero Time for none.
+func (f *byIDFlags) condition(ids []string) (time.Time, error) {
+	if !f.ifDue.IsZero() && (len(ids) != 1 || readsIDs(ids)) {
+		return f.ifDue, usagef("--if-due goes with one ID: it is the due time of one message")
+	}
+	return f.ifDue.Round(0).In(time.UTC), nil
 }
 
 // change finds the IDs, makes the change c of each, prints each outcome, and fails unless all are
 // the wished one.
 func (f *byIDFlags) change(ctx context.Context, a *app, ids []string, c punctual.Amendment) (err error) {
-	if c.IfDue, err = f.only.of(ids); err != nil {
+	if c.IfDue, err = f.condition(ids); err != nil {
 		return err
 	}
 	if f.topic != "" {

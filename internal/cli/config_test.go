@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -16,7 +17,7 @@ type configured struct {
 	name    string
 	count   int
 	hosts   []string
-	lasts   durationFlag
+	lasts   time.Duration
 	verbose bool
 }
 
@@ -26,7 +27,7 @@ func newConfigured() *configured {
 	flags.StringVar(&c.name, "tls-cert", "", "")
 	flags.IntVar(&c.count, "count", 7, "")
 	flags.StringSliceVar(&c.hosts, "hosts", nil, "")
-	flags.Var(&c.lasts, "lasts", "")
+	durationVar(flags, &c.lasts, "lasts", "")
 	flags.BoolVar(&c.verbose, "verbose", false, "")
 	c.config.addTo(c.cmd)
 	return c
@@ -125,7 +126,7 @@ func TestPrintedConfigReadsBack(t *testing.T) {
 	if strings.Contains(text, "secret") {
 		t.Errorf("the password is shown:\n%s", text)
 	}
-	for _, want := range []string{"# from: default\ncount: 7\n", "# from: PUNCTUAL_HOSTS\nhosts:", "# from: flag\nlasts: 1m30s\n", "punctual.yaml:1\nverbose: "} {
+	for _, want := range []string{"# from: default\ncount: 7\n", "# from: PUNCTUAL_HOSTS\nhosts:", "# from: flag\nlasts: 90s\n", "punctual.yaml:1\nverbose: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -134,8 +135,8 @@ func TestPrintedConfigReadsBack(t *testing.T) {
 	if err := again.apply(t, nil, nil, text); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if again.count != 7 || again.lasts.String() != "1m30s" || strings.Join(again.hosts, "|") != "a: b|c" || !again.verbose {
-		t.Errorf("%d %s %q %v read from\n%s", again.count, &again.lasts, again.hosts, again.verbose, text)
+	if again.count != 7 || again.lasts != 90*time.Second || strings.Join(again.hosts, "|") != "a: b|c" || !again.verbose {
+		t.Errorf("%d %v %q %v read from\n%s", again.count, again.lasts, again.hosts, again.verbose, text)
 	}
 }
 

@@ -21,14 +21,14 @@ import (
 )
 
 type consumeFlags struct {
-	exec        commandFlag
+	exec        string
 	group       string
 	concurrency int
 	count       int64
 	untilEmpty  bool
-	lease       durationFlag
-	timeout     durationFlag
-	snooze      durationFlag
+	lease       time.Duration
+	timeout     *time.Duration
+	snooze      *time.Duration
 	then        bool
 	quiet, zone string
 	schedules   bool
@@ -90,14 +90,14 @@ default, lines come in the order in which messages were claimed.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.Var(&f.exec, "exec", "run `CMD` by sh -c for each message")
+	parsedVar(flags, &f.exec, "exec", "run `CMD` by sh -c for each message", "command", readCommand)
 	flags.StringVar(&f.group, "group", "", "receive the copies of this `GROUP` of the topics")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "handle this many messages at the same time")
 	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; what was claimed beyond them is given back (default: no end)")
 	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
-	flags.Var(&f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
-	flags.Var(&f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
-	flags.Var(&f.snooze, "snooze", "how long exit code 75 puts a message off (default 30s)")
+	durationVar(flags, &f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
+	givenDurationVar(flags, &f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
+	givenDurationVar(flags, &f.snooze, "snooze", "how long exit code 75 puts a message off (default 30s)")
 	flags.BoolVar(&f.then, "then", false, "store the messages that CMD prints, one JSON object per line, together with the ack")
 	flags.StringVar(&f.quiet, "quiet", "", "put off what comes in these `HOURS` to their end, like 22:00-08:00")
 	flags.StringVar(&f.zone, "zone", "", "the `ZONE` whose clock --quiet means, like Europe/Berlin (default UTC)")
@@ -108,7 +108,7 @@ default, lines come in the order in which messages were claimed.`,
 // check refuses bad input before a store is made for it.
 func (f *consumeFlags) check(topics []string) error {
 	for some := range slices.Chunk(topics, limits.MaxClaimTopics) { // a worker of more topics makes several claims
-		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease.or(0)}
+		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease}
 		if err := storekit.CheckClaim(&claim); err != nil {
 			return err
 		}
@@ -125,11 +125,11 @@ func (f *consumeFlags) check(topics []string) error {
 		return usagef("--zone goes with --quiet: it says whose clock the hours mean")
 	case f.count < 0:
 		return usagef("count %d: use 1 or more, or 0 for no end", f.count)
-	case f.snooze.d != nil && f.exec == "":
+	case f.snooze != nil && f.exec == "":
 		return usagef("--snooze goes with --exec: without it every message is acked")
 	case f.then && f.exec == "":
 		return usagef("--then goes with --exec: it stores what the command prints")
-	case f.timeout.d != nil && f.exec == "":
+	case f.timeout != nil && f.exec == "":
 		return usagef("--timeout goes with --exec: without it there is nothing to wait for")
 	}
 	_, err := f.middleware()
@@ -153,34 +153,25 @@ func (f *consumeFlags) middleware() ([]worker.Middleware, error) {
 	return []worker.Middleware{quiet}, nil
 }
 
-// commandFlag is a flag that takes a command. An empty one, as from a variable that is not set,
-// is refused: without a command every message would be printed and acked.
-type commandFlag string
-
-// Set, String and Type implement pflag.Value.
-func (f *commandFlag) Set(s string) error {
+// readCommand refuses a command that is empty, as from a variable that is not set, because without
+// a command every message would be printed and acked.
+func readCommand(s string) (string, error) {
 	if strings.TrimSpace(s) == "" {
-		return usagef("the command is empty")
+		return "", usagef("the command is empty")
 	}
-	*f = commandFlag(s)
-	return nil
+	return s, nil
 }
-
-func (f *commandFlag) String() string { return string(*f) }
-
-// Type is the word for the value in a command's help.
-func (f *commandFlag) Type() string { return "command" }
 
 // timeoutOrNone returns the value for worker.Config.Timeout, where 0 means the default and a
 // negative value no limit.
 func (f *consumeFlags) timeoutOrNone() time.Duration {
-	if f.timeout.d == nil {
+	if f.timeout == nil {
 		return 0
 	}
-	if *f.timeout.d == 0 {
+	if *f.timeout == 0 {
 		return -1
 	}
-	return *f.timeout.d
+	return *f.timeout
 }
 
 // drainLimit is how long a drain may last. It is so long that in effect only a second signal ends a
@@ -205,7 +196,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	}
 	w := worker.New(s, &worker.Config{
 		Concurrency:     f.concurrency,
-		Lease:           f.lease.or(0),
+		Lease:           f.lease,
 		Timeout:         f.timeoutOrNone(),
 		ShutdownTimeout: drainLimit,
 		Logger:          a.logger(),

@@ -54,7 +54,10 @@ func (c *consumer) execute(ctx context.Context, d *punctual.Delivery) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the command was ended: %w", context.Cause(ctx))
 	case exited && code == exitSnooze:
-		return punctual.Snooze(c.flags.snooze.or(defaultSnooze))
+		if c.flags.snooze != nil {
+			return punctual.Snooze(*c.flags.snooze)
+		}
+		return punctual.Snooze(defaultSnooze)
 	case exited && code == exitDiscard:
 		return punctual.Discard(tail.explain(err))
 	default:
@@ -81,7 +84,7 @@ func (c *consumer) succeeded(ctx context.Context, d *punctual.Delivery, printed 
 // runCommand runs CMD to its end, on Unix in a process group of its own, so that a signal from the
 // terminal does not reach CMD and the whole group can be killed.
 func (c *consumer) runCommand(ctx context.Context, d *punctual.Delivery, out io.Writer, tail *tail) error {
-	cmd := exec.CommandContext(ctx, "sh", "-c", string(c.flags.exec))
+	cmd := exec.CommandContext(ctx, "sh", "-c", c.flags.exec)
 	cmd.Stdin = bytes.NewReader(d.Body)
 	cmd.Stdout = out
 	lines := &lineWriter{out: c.errs}

@@ -229,13 +229,12 @@ one day of the local time zone (TZ), or with --utc of UTC, and --reason only tho
 		},
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		move := moveFlags{whenFlags: f.when}
-		template, err := move.amendment(punctual.ChangeRequeue)
-		if err != nil {
-			return err
-		}
 		if !f.all {
-			return f.change(ctx, a, args, template)
+			c, err := f.when.amendment(punctual.ChangeRequeue)
+			if err != nil {
+				return err
+			}
+			return f.change(ctx, a, args, c)
 		}
 		return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
 			return a.requeueAll(ctx, i, s, args, &f)
@@ -255,7 +254,7 @@ func (f *requeueFlags) checkArgs(args []string) error {
 		return usagef("nothing to requeue is named: give IDs, or --all")
 	case !f.all && f.day.on != "":
 		return usagef("--on goes with --all: IDs name their messages already")
-	case f.all && f.only.given():
+	case f.all && !f.ifDue.IsZero():
 		return usagef("--if-due goes with one ID, and not with --all")
 	case !f.all && f.reason != "":
 		return usagef("--reason goes with --all: IDs name their messages already")
@@ -269,12 +268,9 @@ func (f *requeueFlags) checkArgs(args []string) error {
 // bulk.
 func (a *app) requeueAll(ctx context.Context, i punctual.Inspector, s punctual.Store, args []string, f *requeueFlags) error {
 	b := bulk.Job{Do: bulk.Requeue}
-	w, given, err := f.when.when()
-	if err != nil {
+	var err error
+	if b.When, err = f.when.when(); err != nil {
 		return err
-	}
-	if b.When = punctual.In(0); given {
-		b.When = w
 	}
 	if b.Select.From, b.Select.To, err = f.day.bounds(a.localZone()); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/notation"
@@ -21,62 +23,56 @@ func typed[T any](v T, err error) (T, error) {
 	return v, nil
 }
 
-// durationFlag is a flag that takes a duration; nil means that it was not given.
-type durationFlag struct{ d *time.Duration }
-
-// Set, String and Type implement pflag.Value.
-func (f *durationFlag) Set(s string) error {
-	d, err := typed(notation.ParseDuration(s))
-	f.d = &d
-	return err
-}
-
-func (f *durationFlag) String() string {
-	if f.d == nil {
-		return ""
-	}
-	return notation.FormatDuration(*f.d)
-}
-
-// Type is the word for the value in a command's help.
-func (f *durationFlag) Type() string { return "duration" }
-
-func (f *durationFlag) or(otherwise time.Duration) time.Duration {
-	if f.d == nil {
-		return otherwise
-	}
-	return *f.d
-}
-
-// timeFlag is a flag that takes a time as read understands it; nil means that it was not given.
-type timeFlag struct {
-	t    *time.Time
-	read func(string) (time.Time, error)
+// parsedFlag is a flag whose text set understands. The text is empty unless the flag was given.
+type parsedFlag struct {
+	text, kind string
+	set        func(string) error
 }
 
 // Set, String and Type implement pflag.Value.
-func (f *timeFlag) Set(s string) error {
-	t, err := f.read(s)
-	f.t = &t
-	return err
+func (f *parsedFlag) Set(s string) error {
+	f.text = s
+	return f.set(s)
 }
 
-func (f *timeFlag) orZero() time.Time {
-	if f.t == nil {
-		return time.Time{}
-	}
-	return *f.t
-}
-
-func (f *timeFlag) String() string {
-	if f.t == nil {
-		return ""
-	}
-	return stamp(*f.t)
-}
+func (f *parsedFlag) String() string { return f.text }
 
 // Type is the word for the value in a command's help.
-func (f *timeFlag) Type() string { return "time" }
+func (f *parsedFlag) Type() string { return f.kind }
+
+// parsedVar adds a flag that sets p to what read makes of its text.
+func parsedVar[T any](flags *pflag.FlagSet, p *T, name, usage, kind string, read func(string) (T, error)) {
+	flags.Var(&parsedFlag{kind: kind, set: func(s string) (err error) {
+		*p, err = read(s)
+		return err
+	}}, name, usage)
+}
+
+func durationVar(flags *pflag.FlagSet, p *time.Duration, name, usage string) {
+	parsedVar(flags, p, name, usage, "duration", readDuration)
+}
+
+// givenDurationVar adds a flag that leaves p nil unless it is given.
+func givenDurationVar(flags *pflag.FlagSet, p **time.Duration, name, usage string) {
+	parsedVar(flags, p, name, usage, "duration", func(s string) (*time.Duration, error) {
+		d, err := readDuration(s)
+		return &d, err
+	})
+}
+
+func readDuration(s string) (time.Duration, error) { return typed(notation.ParseDuration(s)) }
+
+// timeVar adds a flag that takes a time as readTime understands it. The zero Time says that the
+// flag was not given, so it is refused.
+func (a *app) timeVar(flags *pflag.FlagSet, p *time.Time, name, usage string) {
+	parsedVar(flags, p, name, usage, "time", func(s string) (time.Time, error) {
+		t, err := a.readTime(s)
+		if err == nil && t.IsZero() {
+			err = usagef("time %s cannot be told from none: use a later one", stamp(t))
+		}
+		return t, err
+	})
+}
 
 // timeForms says what --at takes.
 const timeForms = "2026-11-20T10:00:00Z, '2026-11-20 9:00', 'tomorrow 9:00', 'mon 9am' or '9:30pm'"

@@ -55,12 +55,10 @@ docs/importing.md has the steps for each system, with both systems running side 
 // importFlags are the flags that all kinds have, and --map, which most have. The other flags of
 // single kinds set fields of opt.
 type importFlags struct {
-	from, rejects         string
-	yes, dryRun           bool
-	maps                  []string
-	leave, spread, dedupe durationFlag
-	uncertain             string
-	opt                   importer.Options
+	from, rejects string
+	yes, dryRun   bool
+	maps          []string
+	opt           importer.Options
 }
 
 // add adds the flags that all kinds have, and --map if mapped is the word for what has a name in
@@ -75,12 +73,12 @@ func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, which is the default without --yes")
 	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` for all messages")
 	flags.Int64Var(&f.opt.Limit, "limit", 0, "import at most `N` messages; 0 is no limit")
-	flags.Var(&f.leave, "leave", "leave messages to the old consumers that are due or will be within this `DURATION`")
-	flags.Var(&f.spread, "spread", "deliver messages whose time has passed over this `DURATION`, not all at once")
+	durationVar(flags, &f.opt.Leave, "leave", "leave messages to the old consumers that are due or will be within this `DURATION`")
+	durationVar(flags, &f.opt.Spread, "spread", "deliver messages whose time has passed over this `DURATION`, not all at once")
 	flags.BoolVar(&f.opt.Follow, "follow", false, "go on until interrupted, and take over what old producers still add")
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
-	flags.Var(&f.dedupe, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
-	flags.StringVar(&f.uncertain, "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
+	durationVar(flags, &f.opt.DedupeWindow, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
+	flags.StringVar((*string)(&f.opt.Uncertain), "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
 	if mapped != "" {
 		flags.StringArrayVar(&f.maps, "map", nil, "import one "+mapped+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
 	}
@@ -92,9 +90,7 @@ func (f *importFlags) options(a *app, names []string) (importer.Options, error) 
 	if len(names) > 0 {
 		o.Names = names
 	}
-	o.Leave, o.Spread, o.DedupeWindow = f.leave.or(0), f.spread.or(0), f.dedupe.or(0)
-	o.Uncertain, o.Logger = importer.Decision(f.uncertain), a.logger()
-	o.Target = a.storeFingerprint()
+	o.Target, o.Logger = a.storeFingerprint(), a.logger()
 	switch {
 	case f.yes && f.dryRun:
 		return o, usagef("--yes and --dry-run contradict each other: use one")
@@ -255,31 +251,17 @@ func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, 
 	return nil
 }
 
-// unitFlag takes s or ms.
-type unitFlag struct{ unit *time.Duration }
-
-// Set, String and Type implement pflag.Value.
-func (u unitFlag) Set(s string) error {
-	switch s {
-	case "s":
-		*u.unit = time.Second
-	case "ms":
-		*u.unit = time.Millisecond
-	default:
-		return usagef("unit %q: use s or ms", s)
-	}
-	return nil
+// unitVar adds --unit, which takes s or ms.
+func unitVar(flags *pflag.FlagSet, p *time.Duration, usage string) {
+	parsedVar(flags, p, "unit", usage, "s|ms", func(s string) (time.Duration, error) {
+		for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+			if s == unitWord(unit) {
+				return unit, nil
+			}
+		}
+		return 0, usagef("unit %q: use s or ms", s)
+	})
 }
-
-func (u unitFlag) String() string {
-	if u.unit == nil || *u.unit == 0 {
-		return ""
-	}
-	return unitWord(*u.unit)
-}
-
-// Type is the word for the value in a command's help.
-func (u unitFlag) Type() string { return "s|ms" }
 
 func unitWord(d time.Duration) string {
 	if d == time.Second {
@@ -386,7 +368,7 @@ var importKinds = []importKind{
 	{
 		importer.ZSet, "zset KEY", "Import from a plain sorted set", importZSetHelp, importZSetExample, "",
 		func(flags *pflag.FlagSet, o *importer.Options) {
-			flags.Var(unitFlag{&o.Unit}, "unit", "what the scores count: `s|ms`")
+			unitVar(flags, &o.Unit, "what the scores count: `s|ms`")
 		},
 	},
 	{
@@ -415,7 +397,7 @@ var importKinds = []importKind{
 			flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
 			flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
 			flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
-			flags.Var(unitFlag{&o.Unit}, "unit", "what a due time that is a number counts: `s|ms`")
+			unitVar(flags, &o.Unit, "what a due time that is a number counts: `s|ms`")
 		},
 	},
 	{

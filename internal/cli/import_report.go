@@ -146,7 +146,7 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 	if r.Guessed {
 		a.printf("The scores look like %s: if that is right, import with --unit %s.\n", unitLong(unitWord(r.Unit)), unitWord(r.Unit))
 	}
-	if r.Add(func(s *importer.SetReport) int64 { return s.Overdue }) > 0 && f.spread.d == nil {
+	if r.Add(func(s *importer.SetReport) int64 { return s.Overdue }) > 0 && f.opt.Spread == 0 {
 		a.printf("What is overdue is delivered at once: --spread 10m spreads it over ten minutes.\n")
 	}
 	a.printf("Nothing was changed. To import, run the same command with --yes.\n")

@@ -285,7 +285,7 @@ func listNote(m punctual.Info) string {
 type finishedFlags struct {
 	day      dayFlags
 	from, to string
-	last     durationFlag
+	last     time.Duration
 	outcome  string
 	page     pageFlags
 }
@@ -322,7 +322,7 @@ and then names a cursor; --after CURSOR continues behind them.`,
 	cmd.Flags().StringVar(&f.from, "from", "", "only messages that finished at this `TIME` or later: a day, or a time like 2026-11-20T10:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "only messages that finished before this `TIME`")
 	cmd.Flags().BoolVar(&f.day.utc, "utc", false, "the day of --on, --from and --to is one of UTC")
-	cmd.Flags().Var(&f.last, "last", "only messages that finished in the last 2h, 1d ...")
+	durationVar(cmd.Flags(), &f.last, "last", "only messages that finished in the last 2h, 1d ...")
 	cmd.Flags().StringVar(&f.outcome, "outcome", "", "only messages that ended in this way: `acked|cancelled|expired`")
 	f.page.register(cmd)
 	return cmd
@@ -332,7 +332,7 @@ and then names a cursor; --after CURSOR continues behind them.`,
 // store's clock.
 func (f *finishedFlags) query(topic string, local *time.Location) (q punctual.FinishedQuery, err error) {
 	ways := 0
-	for _, given := range []bool{f.day.on != "", f.from != "" || f.to != "", f.last.or(0) != 0} {
+	for _, given := range []bool{f.day.on != "", f.from != "" || f.to != "", f.last != 0} {
 		if given {
 			ways++
 		}
@@ -368,12 +368,12 @@ func (a *app) finished(ctx context.Context, i punctual.Inspector, s punctual.Sto
 	if err != nil {
 		return err
 	}
-	if last := f.last.or(0); last != 0 {
+	if f.last != 0 {
 		now, err := s.Now(ctx)
 		if err != nil {
 			return err
 		}
-		q.From = now.Add(-last)
+		q.From = now.Add(-f.last)
 	}
 	show := &lister[punctual.Finished]{
 		app: a, columns: []any{"ID", "OUTCOME", "FINISHED", "DUE", "LATE", "ATTEMPTS", "NOTE"}, numbers: []int{6}, wide: []int{7}, row: finishedRow,

@@ -21,13 +21,13 @@ type pushFlags struct {
 	id          string
 	headers     []string
 	maxAttempts int
-	expire      durationFlag
+	expire      time.Duration
 	dropExpired bool
-	attributes  attributeFlags
-	spread      durationFlag
+	attributes  storekit.Attributes
+	spread      time.Duration
 	ifExists    string
 	replace     bool
-	ifDue       timeFlag
+	ifDue       time.Time
 	ndjson      bool
 }
 
@@ -77,14 +77,13 @@ func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.id, "id", "", "name the message; pushing the same ID again keeps the first (see --if-exists)")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver the message at most this often (default: as the topic says)")
-	flags.Var(&f.expire, "expire", "stop delivering the message this long after its due time")
+	durationVar(flags, &f.expire, "expire", "stop delivering the message this long after its due time")
 	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
-	f.attributes.register(flags)
-	flags.Var(&f.spread, "spread", "deliver later by a random part of this, so that many messages do not fall due at once")
+	attributeFlags(flags, &f.attributes)
+	durationVar(flags, &f.spread, "spread", "deliver later by a random part of this, so that many messages do not fall due at once")
 	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is in use: `keep|replace|replace-dead|fail`; keep fails when it is dead")
 	flags.BoolVar(&f.replace, "replace", false, "the same as --if-exists replace")
-	f.ifDue.read = a.readTime
-	flags.Var(&f.ifDue, "if-due", "with --replace: replace only a message that is due at this time, as 'punctual get' shows it")
+	a.timeVar(flags, &f.ifDue, "if-due", "with --replace: replace only a message that is due at this time, as 'punctual get' shows it")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
 }
 
@@ -96,7 +95,7 @@ func (f *pushFlags) checkArgs(args []string) error {
 		return usagef("--id names one message: with --ndjson put \"id\" into the lines")
 	case f.replace && f.ifExists != "keep" && f.ifExists != "replace":
 		return usagef("--replace and --if-exists %s are both given: use one", f.ifExists)
-	case f.ifDue.t != nil && (f.id == "" || !f.replaces()):
+	case !f.ifDue.IsZero() && (f.id == "" || !f.replaces()):
 		return usagef("--if-due goes with --id and --replace: it is the due time of the message that is to be replaced")
 	case !f.ndjson && len(args) != 2:
 		return usagef("push takes a TOPIC and a BODY (%d arguments given): see 'punctual push --help'", len(args))
@@ -108,12 +107,12 @@ func (f *pushFlags) replaces() bool { return f.replace || f.ifExists == "replace
 
 // options turns the flags into what Compose takes.
 func (f *pushFlags) options() ([]punctual.PushOption, error) {
-	w, given, err := f.when.when()
+	w, err := f.when.when()
 	if err != nil {
 		return nil, err
 	}
 	var o []punctual.PushOption
-	if given {
+	if f.when.given() {
 		o = append(o, w)
 	}
 	if f.id != "" {
@@ -129,14 +128,14 @@ func (f *pushFlags) options() ([]punctual.PushOption, error) {
 	if f.maxAttempts < 0 {
 		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, limits.MaxAttemptsLimit)
 	}
-	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire.or(0)), punctual.Spread(f.spread.or(0)))
-	o = append(o, f.attributes.options()...)
+	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire), punctual.Spread(f.spread))
+	o = append(o, attributeOptions(f.attributes)...)
 	if f.dropExpired {
 		o = append(o, punctual.DropExpired())
 	}
 	switch {
-	case f.ifDue.t != nil:
-		o = append(o, punctual.ReplaceIfDue(*f.ifDue.t))
+	case !f.ifDue.IsZero():
+		o = append(o, punctual.ReplaceIfDue(f.ifDue))
 	case f.replaces():
 		o = append(o, punctual.Replace())
 	case f.ifExists == "keep":
@@ -204,69 +203,67 @@ func readBody(in io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// whenFlags are --in, --at and --zone.
+// whenFlags are --in, --at and --zone, and of some commands --now.
 type whenFlags struct {
-	in   durationFlag
-	at   atFlag
+	app  *app
+	in   *time.Duration
+	at   string // the text, because --zone, which may come later on the command line, decides about it
 	zone string
+	now  bool
 }
 
 func (w *whenFlags) register(a *app, flags *pflag.FlagSet) {
-	w.at.app = a
-	flags.Var(&w.in, "in", "deliver after this long: 90s, 30m, 2d12h, 1w")
-	flags.Var(&w.at, "at", "deliver at this time: "+timeForms+"; a time past is now")
+	w.app = a
+	givenDurationVar(flags, &w.in, "in", "deliver after this long: 90s, 30m, 2d12h, 1w")
+	parsedVar(flags, &w.at, "at", "deliver at this time: "+timeForms+"; a time past is now", "time", w.readAt)
 	flags.StringVar(&w.zone, "zone", "", "the time `ZONE` of --at, such as Europe/Berlin (default: the local one)")
 }
 
-// when returns the time asked for; given is false when no flag was used.
-func (w *whenFlags) when() (t punctual.When, given bool, err error) {
-	at, atGiven, err := w.instant()
-	switch {
-	case err != nil:
-		return t, false, err
-	case w.in.d != nil && atGiven:
-		return t, false, usagef("--in and --at are both given: use one")
-	case w.in.d != nil:
-		return punctual.In(*w.in.d), true, nil
-	case atGiven:
-		return punctual.At(at), true, nil
-	}
-	return t, false, nil
+func (w *whenFlags) registerNow(flags *pflag.FlagSet) {
+	flags.BoolVar(&w.now, "now", false, "deliver now")
 }
 
-// instant returns the time of --at.
-func (w *whenFlags) instant() (t time.Time, given bool, err error) {
+func (w *whenFlags) given() bool { return w.now || w.in != nil || w.at != "" }
+
+// when returns the time that the flags ask for, which is now if they ask for none.
+func (w *whenFlags) when() (punctual.When, error) {
+	a, err := w.amendment(punctual.ChangeReschedule)
+	if a.Due.IsZero() {
+		return punctual.In(a.Delay), err
+	}
+	return punctual.At(a.Due), err
+}
+
+// amendment returns the change c to the time of when.
+func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err error) {
+	a.Change = c
 	switch {
-	case w.at.text == "" && w.zone != "":
-		return t, false, usagef("--zone goes with --at: it says where the clocks are that show the time")
-	case w.at.text == "":
-		return t, false, nil
+	case w.in != nil && w.at != "":
+		err = usagef("--in and --at are both given: use one")
+	case w.now && (w.in != nil || w.at != ""):
+		err = usagef("--now is given with --in or --at: use one")
+	case w.zone != "" && w.at == "":
+		err = usagef("--zone goes with --at: it says where the clocks are that show the time")
+	case w.in != nil:
+		a.Delay = *w.in
 	case w.zone != "":
-		t, err = w.at.app.readTimeIn(w.at.text, w.zone)
-	default:
-		t, err = w.at.app.readTime(w.at.text)
+		a.Due, err = w.app.readTimeIn(w.at, w.zone)
+	case w.at != "":
+		a.Due, err = w.app.readTime(w.at)
 	}
-	return t, err == nil, err
-}
-
-// atFlag is --at. It keeps the text and not the instant, because --zone, which may come later on
-// the command line, decides about it.
-type atFlag struct {
-	app  *app
-	text string // empty: not given
-}
-
-// Set, String and Type implement pflag.Value. A time that the local clocks skip is refused later,
-// unless --zone is given.
-func (f *atFlag) Set(s string) error {
-	if _, err := f.app.readTime(s); err != nil && !errors.Is(err, errSkipped) {
-		return err
+	if err == nil && w.at != "" && a.Due.IsZero() {
+		err = usagef("time %s cannot be told from none: use --in 0s", stamp(a.Due))
 	}
-	f.text = s
-	return nil
+	a.Due = a.Due.Round(0).In(time.UTC)
+	return a, err
 }
 
-func (f *atFlag) String() string { return f.text }
-
-// Type is the word for the value in a command's help.
-func (f *atFlag) Type() string { return "time" }
+// readAt checks the text of --at. A time that the local clocks skip is refused later, unless --zone
+// is given.
+func (w *whenFlags) readAt(s string) (string, error) {
+	_, err := w.app.readTime(s)
+	if errors.Is(err, errSkipped) {
+		err = nil
+	}
+	return s, err
+}

@@ -64,7 +64,7 @@ type app struct {
 	log *slog.Logger
 
 	storeFlag string
-	wait      durationFlag
+	wait      time.Duration // for a directory whose owner does not share it
 	json      bool
 	// operation is the path of the subcommand, such as "topic set", for errors. It is empty until
 	// the command's own code is reached, and an error before that is one of usage.
@@ -89,6 +89,7 @@ func newApp(s Streams) *app {
 		environ: s.Environ,
 		now:     time.Now,
 		schemes: schemes(),
+		wait:    lockedFor,
 		forced:  context.Background(),
 	}
 }
@@ -146,7 +147,7 @@ Start here: punctual demo`,
 	root.SetErr(a.errs)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.storeFlag, "store", "", "the `STORE`, like disk:PATH or redis://HOST; see 'punctual help store'")
-	flags.Var(&a.wait, "wait", "wait for a directory whose owner does not share it (default 2s; 0s: no wait)")
+	durationVar(flags, &a.wait, "wait", "wait for a directory whose owner does not share it (default 2s; 0s: no wait)")
 	flags.BoolVar(&a.json, "json", false, "print JSON, one object per line")
 
 	root.AddGroup(

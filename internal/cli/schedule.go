@@ -20,6 +20,7 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 func newSchedule(a *app) *cobra.Command {
@@ -55,66 +56,43 @@ func (a *app) withSchedules(ctx context.Context, create bool, f func(q *punctual
 	return a.withStore(ctx, create, func(s punctual.Store) error { return f(punctual.NewQueue(s, nil)) })
 }
 
-// timingFlags say when a schedule comes, beside its expression.
-type timingFlags struct {
-	zone        string
-	from, until timeFlag
-	except      []string
-	spread      durationFlag
+// timingFlags adds the flags that say when a schedule comes, beside its expression.
+func (a *app) timingFlags(flags *pflag.FlagSet, s *schedule.Schedule) {
+	flags.StringVar(&s.Zone, "zone", "", "the `ZONE` whose clock the expression means, like Europe/Berlin (default UTC)")
+	a.timeVar(flags, &s.From, "from", "the first instant at which it may come")
+	a.timeVar(flags, &s.Until, "until", "the last instant at which it may come")
+	flags.StringSliceVar(&s.Except, "except", nil, "`DAYS` on which it does not come: 2026-12-24, or 12-25 for every year")
+	durationVar(flags, &s.Spread, "spread", "come later by a part of this that topic and name decide, the same each time")
 }
 
-func (f *timingFlags) register(a *app, flags *pflag.FlagSet) {
-	f.from.read, f.until.read = a.readTime, a.readTime
-	flags.StringVar(&f.zone, "zone", "", "the `ZONE` whose clock the expression means, like Europe/Berlin (default UTC)")
-	flags.Var(&f.from, "from", "the first instant at which it may come")
-	flags.Var(&f.until, "until", "the last instant at which it may come")
-	flags.StringSliceVar(&f.except, "except", nil, "`DAYS` on which it does not come: 2026-12-24, or 12-25 for every year")
-	flags.Var(&f.spread, "spread", "come later by a part of this that topic and name decide, the same each time")
-}
-
-func (f *timingFlags) set(s *schedule.Schedule) {
-	s.Zone, s.Except, s.Spread = f.zone, f.except, f.spread.or(0)
-	s.From, s.Until = f.from.orZero(), f.until.orZero()
-}
-
-// scheduleFlags are the flags of put.
+// scheduleFlags are the flags of put. Most of them set a field of s.
 type scheduleFlags struct {
-	timingFlags
+	s               schedule.Schedule
 	body            string
 	headers         []string
 	overlap, missed string
-	grace           durationFlag
-	limit           int64
-	maxDead         int
-	maxAttempts     int
-	expire          durationFlag
-	attributes      attributeFlags
-	dropExpired     bool
+	attributes      storekit.Attributes
 }
 
-func (f *scheduleFlags) register(a *app, cmd *cobra.Command) {
-	flags := cmd.Flags()
-	f.timingFlags.register(a, flags)
+func (f *scheduleFlags) register(a *app, flags *pflag.FlagSet) {
+	a.timingFlags(flags, &f.s)
 	flags.StringVar(&f.body, "body", "", "the body of the messages: text, `@FILE`, or - for standard input")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
 	registerPolicies(flags, &f.overlap, &f.missed, "skip", "latest")
-	flags.Var(&f.grace, "grace", "how late a time may be stored before it counts as missed (default 1m)")
-	flags.Int64Var(&f.limit, "limit", 0, "end after `N` messages; 0 is no limit")
-	flags.IntVar(&f.maxDead, "max-dead", 0, "pause when `N` messages in a row are dead, 1 to 10; 0 is never")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as the topic says)")
-	flags.Var(&f.expire, "expire", "stop delivering a message this long after its due time")
-	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
-	f.attributes.register(flags)
+	durationVar(flags, &f.s.Grace, "grace", "how late a time may be stored before it counts as missed (default 1m)")
+	flags.Int64Var(&f.s.Limit, "limit", 0, "end after `N` messages; 0 is no limit")
+	flags.IntVar(&f.s.MaxDead, "max-dead", 0, "pause when `N` messages in a row are dead, 1 to 10; 0 is never")
+	flags.IntVar(&f.s.MaxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as the topic says)")
+	durationVar(flags, &f.s.ExpireAfter, "expire", "stop delivering a message this long after its due time")
+	flags.BoolVar(&f.s.DropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
+	attributeFlags(flags, &f.attributes)
 }
 
 // schedule returns the schedule that the flags describe.
 func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s schedule.Schedule, err error) {
-	s = schedule.Schedule{
-		Topic: topic, Name: name, Spec: spec, Grace: f.grace.or(0), Limit: f.limit, MaxDead: f.maxDead, MaxAttempts: f.maxAttempts,
-		ExpireAfter: f.expire.or(0), DropExpired: f.dropExpired,
-	}
-	s.SetAttributes(f.attributes.attributes())
-	f.set(&s)
+	s = f.s
+	s.Topic, s.Name, s.Spec = topic, name, spec
+	s.SetAttributes(f.attributes)
 	if s.Overlap, err = schedule.ParseOverlap(f.overlap); err != nil {
 		return s, err
 	}
@@ -255,7 +233,7 @@ See 'punctual schedule --help' for what an expression may be.`,
 			return a.showPut(ctx, q, s.Topic, s.Name, status)
 		})
 	})
-	f.register(a, cmd)
+	f.register(a, cmd.Flags())
 	return cmd
 }
 
@@ -299,9 +277,9 @@ func pauseWords(p *schedule.Paused) string {
 }
 
 func newSchedulePreview(a *app) *cobra.Command {
-	var f timingFlags
+	var s schedule.Schedule
 	var next int
-	after := timeFlag{read: a.readTime}
+	var after time.Time
 	cmd := &cobra.Command{
 		Use:   "preview SPEC",
 		Short: "Say in words when an expression comes, without a store",
@@ -312,12 +290,11 @@ func newSchedulePreview(a *app) *cobra.Command {
   punctual schedule preview '30 2 * * *' --zone America/New_York --after 2027-03-13T00:00:00Z`,
 	}
 	cmd.RunE = a.action(func(_ context.Context, args []string) error {
-		s := schedule.Schedule{Spec: args[0]}
-		f.set(&s)
+		s.Spec = args[0]
 		now := a.now()
-		start := now
-		if after.t != nil {
-			start = *after.t
+		start := after
+		if after.IsZero() {
+			start = now
 		}
 		p, err := s.Preview(start, next)
 		if err != nil {
@@ -335,9 +312,9 @@ func newSchedulePreview(a *app) *cobra.Command {
 		a.warn("preview", p.Warnings)
 		return nil
 	})
-	f.register(a, cmd.Flags())
+	a.timingFlags(cmd.Flags(), &s)
 	cmd.Flags().IntVar(&next, "next", 10, "how many times to show, 0 to 10000")
-	cmd.Flags().Var(&after, "after", "show the times behind this one, in place of now")
+	a.timeVar(cmd.Flags(), &after, "after", "show the times behind this one, in place of now")
 	return cmd
 }
 
@@ -655,7 +632,7 @@ when they come. What comes then is printed.`,
 }
 
 func newScheduleBackfill(a *app) *cobra.Command {
-	from, to := timeFlag{read: a.readTime}, timeFlag{read: a.readTime}
+	var from, to time.Time
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "backfill TOPIC NAME",
@@ -669,11 +646,11 @@ has finished is stored again unless its topic remembers IDs (--dedupe-window).`,
   punctual schedule backfill reports daily --from '2026-11-01 0:00' --to '2026-11-08 0:00' --json`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		if from.t == nil || to.t == nil {
+		if from.IsZero() || to.IsZero() {
 			return usagef("say from when to when with --from and --to")
 		}
 		return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
-			b, err := schedule.Backfill(ctx, q, args[0], args[1], *from.t, *to.t, dry)
+			b, err := schedule.Backfill(ctx, q, args[0], args[1], from, to, dry)
 			if err != nil {
 				return err
 			}
@@ -692,8 +669,8 @@ has finished is stored again unless its topic remembers IDs (--dedupe-window).`,
 			return nil
 		})
 	})
-	cmd.Flags().Var(&from, "from", "the first instant: "+timeForms)
-	cmd.Flags().Var(&to, "to", "the last instant, at most now")
+	a.timeVar(cmd.Flags(), &from, "from", "the first instant: "+timeForms)
+	a.timeVar(cmd.Flags(), &to, "to", "the last instant, at most now")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the times and store nothing")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,7 +32,7 @@ here is named, and nothing is guessed.`,
 
 func newScheduleImportCrontab(a *app) *cobra.Command {
 	f := &scheduleImportFlags{}
-	var spread durationFlag
+	var spread time.Duration
 	var system bool
 	cmd := &cobra.Command{
 		Use:   "crontab FILE|-",
@@ -70,7 +71,7 @@ crontab-user has that name.`,
 		var all []schedule.Schedule
 		for _, e := range entries {
 			s := schedule.Schedule{
-				Topic: f.opt.Topic, Name: e.Name, Spec: e.Spec, Body: []byte(e.Command), Zone: cmp.Or(e.Zone, f.opt.Zone), Spread: spread.or(0),
+				Topic: f.opt.Topic, Name: e.Name, Spec: e.Spec, Body: []byte(e.Command), Zone: cmp.Or(e.Zone, f.opt.Zone), Spread: spread,
 				Overlap: f.opt.Overlap, Missed: f.opt.Missed,
 			}
 			if s.Zone == "" {
@@ -92,7 +93,7 @@ crontab-user has that name.`,
 	})
 	flags := cmd.Flags()
 	f.register(flags, "allow", "none")
-	flags.Var(&spread, "spread", "come later by a part of this that topic and name decide, the same each time")
+	durationVar(flags, &spread, "spread", "come later by a part of this that topic and name decide, the same each time")
 	flags.BoolVar(&system, "system", false, "a user stands before each command, as in /etc/crontab")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,8 +32,8 @@ type serveFlags struct {
 	hosts   []string
 	origins []string
 	expose  bool
-	drain   durationFlag
-	delay   durationFlag
+	drain   time.Duration
+	delay   time.Duration
 	duties  bool
 	run     runFlags
 }
@@ -83,8 +84,8 @@ first, then the environment, then the file. Sockets that systemd hands over take
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "a `NAME` under which clients reach the server, beside localhost and IP addresses (repeatable)")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "an `ORIGIN` of web pages that may change something, like https://console.example.com (repeatable)")
 	flags.BoolVar(&f.expose, "expose-without-tls-and-tokens", false, "listen also where other machines can connect, and let anyone there do everything")
-	flags.Var(&f.drain, "drain", "how long requests may go on after SIGTERM (default 30s)")
-	flags.Var(&f.delay, "drain-delay", "after SIGTERM accept connections for this long still, while /readyz fails (default 0s)")
+	durationVar(flags, &f.drain, "drain", "how long requests may go on after SIGTERM (default 30s)")
+	durationVar(flags, &f.delay, "drain-delay", "after SIGTERM accept connections for this long still, while /readyz fails (default 0s)")
 	flags.BoolVar(&f.duties, "duties", true, "do what any process may do for the store: schedules, copies for groups, follow-ups to forward")
 	f.run.addTo(cmd)
 	return cmd
@@ -135,7 +136,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		if h, err = server.New(s, &o); err != nil {
 			return err
 		}
-		how := server.ServeOptions{ExposeWithoutTLSAndTokens: f.expose, DrainDelay: f.delay.or(0), DrainTime: f.drain.or(0), MaxConnections: f.run.connections}
+		how := server.ServeOptions{ExposeWithoutTLSAndTokens: f.expose, DrainDelay: f.delay, DrainTime: f.drain, MaxConnections: f.run.connections}
 		if f.run.tls.Cert != "" {
 			if how.TLS, err = tlsfile.Config(f.run.tls, a.logger()); err != nil {
 				return err

@@ -404,7 +404,7 @@ func (a *app) place(name string) (s scheme, p place, err error) {
 		return s, p, usagef("store %q is of no known kind: use %s", name, strings.Join(a.storeForms(), " or "))
 	}
 	return a.schemes[n], place{
-		name: name, where: where, wait: a.wait.or(lockedFor), log: a.logger(),
+		name: name, where: where, wait: a.wait, log: a.logger(),
 		token: a.getenv("PUNCTUAL_TOKEN"), tokenFile: a.getenv("PUNCTUAL_TOKEN_FILE"),
 	}, nil
 }
