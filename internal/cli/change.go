@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -268,4 +271,177 @@ func readIDs(in io.Reader, put func(string, int) bool) error {
 			return io.EOF
 		}
 	}
+}
+
+// amended is the outcome for one ID.
+type amended struct {
+	found
+	outcome punctual.Amended
+}
+
+// amend makes the change c of the messages that were found, in batches. A delete is of dead
+// messages alone. The changes are counted in t, also those that were made before an error.
+func amend(ctx context.Context, i punctual.Inspector, s punctual.Store, c punctual.Amendment, ids []found, t *tally) ([]amended, error) {
+	out := make([]amended, len(ids))
+	var as []punctual.Amendment
+	var places []int // places[k] is where the outcome of as[k] goes
+	flush := func() error {
+		outcomes, err := s.Amend(ctx, as)
+		if err != nil {
+			return err
+		}
+		for k, o := range outcomes {
+			out[places[k]].outcome = o
+			if o.Err == nil {
+				t.changed++
+			}
+		}
+		as, places = as[:0], places[:0]
+		return nil
+	}
+	for n, f := range ids {
+		out[n] = amended{f, punctual.Amended{Err: punctual.ErrNotFound}}
+		if f.topic == "" {
+			continue
+		}
+		c.Topic, c.ID = f.topic, f.id
+		one, err := c, error(nil)
+		if c.Change == punctual.ChangeDelete {
+			one.IfDue, err = dueOfDead(ctx, i, f, c.IfDue)
+		}
+		if errors.Is(err, punctual.ErrNotFound) || errors.Is(err, punctual.ErrNotDead) {
+			out[n].outcome.Err = err
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		as, places = append(as, one), append(places, n)
+		if len(as) == limits.MaxBatch {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(as) == 0 {
+		return out, nil
+	}
+	return out, flush()
+}
+
+// dueOfDead returns the condition for the delete of a dead message: ifDue, or else the due time
+// that the message has, so that it stays if somebody requeues it in between. The error of a message
+// that is not dead is an ErrNotDead.
+func dueOfDead(ctx context.Context, i punctual.Inspector, f found, ifDue time.Time) (time.Time, error) {
+	m, err := i.Get(ctx, f.topic, f.id)
+	if err == nil && m.State != punctual.StateDead {
+		err = fmt.Errorf("%s in %s: %w", f.id, f.topic, punctual.ErrNotDead)
+	}
+	if ifDue.IsZero() {
+		ifDue = m.Due
+	}
+	return ifDue, err
+}
+
+// changeFound changes messages, prints each outcome and counts it. A message that was refused has
+// no outcome. The first error of such a message is returned once the outcomes of the others are
+// printed.
+func (a *app) changeFound(ctx context.Context, i punctual.Inspector, s punctual.Store, places []found, c punctual.Amendment, t *tally) error {
+	done, err := amend(ctx, i, s, c, places, t)
+	if err != nil {
+		return err
+	}
+	var refused error
+	for _, d := range done {
+		if err := d.outcome.Err; err != nil && exitOf(storekit.ErrorCode(err)) != exitUnwished {
+			refused = cmp.Or(refused, fmt.Errorf("ID %q: %w", d.id, err))
+			continue
+		}
+		if err := a.printAmended(d, c.Change, ""); err != nil {
+			return err
+		}
+		if t.add(d); t.others == 1 && t.first.id == d.id {
+			t.firstIsDead = a.isDead(ctx, i, d)
+		}
+	}
+	return refused
+}
+
+// isDead reports whether a message that was not found among those to be delivered is dead.
+func (a *app) isDead(ctx context.Context, i punctual.Inspector, d amended) bool {
+	if d.topic == "" || !errors.Is(d.outcome.Err, punctual.ErrNotFound) {
+		return false
+	}
+	m, err := i.Get(ctx, d.topic, d.id)
+	return err == nil && m.State == punctual.StateDead // after an error the outcome stays "not found"
+}
+
+// tally counts outcomes, and keeps the first that was not the wished one.
+type tally struct {
+	change       punctual.Change
+	unseen       string // the remark of app.notLookedInto
+	done, others int    // how many outcomes there were, and how many of them were not the wished one
+	changed      int    // how many changes were made, also those whose outcome is not printed yet
+	first        amended
+	firstIsDead  bool
+}
+
+// cutShort returns err, which ended the run before its last ID, with the number of IDs that were
+// done by then.
+func (t *tally) cutShort(err error) error {
+	if t.changed+t.done == 0 {
+		return err
+	}
+	return soFar(err, t.changed > 0, "IDs done before that: %d", t.done)
+}
+
+func (t *tally) add(d amended) {
+	t.done++
+	if d.outcome.Err == nil {
+		return
+	}
+	if t.others++; t.others == 1 {
+		t.first = d
+	}
+}
+
+// result returns nil if every outcome was the wished one, and otherwise an error about the first
+// that was not.
+func (t *tally) result() error {
+	if t.others == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("ID %q: %s", t.first.id, view.Explain(t.first.outcome.Err, t.change))
+	if t.firstIsDead {
+		text = fmt.Sprintf("ID %q: it is dead: 'punctual dead requeue' delivers it again, 'punctual dead delete' removes it", t.first.id)
+	}
+	if t.first.topic == "" {
+		text += t.unseen
+	}
+	if t.done > 1 {
+		text = fmt.Sprintf("%d of %d messages were not %s; the first: %s", t.others, t.done, wire.OutcomeWord(t.change), text)
+	}
+	return &failure{code: storekit.ErrorCode(t.first.outcome.Err), exit: exitUnwished, definite: t.changed == 0, text: text}
+}
+
+// amendJSON is what cancel, reschedule, dead requeue and dead delete print for one ID.
+type amendJSON struct {
+	ID      string    `json:"id"`
+	Topic   string    `json:"topic,omitempty"` // left out when the ID was found in no topic
+	Outcome string    `json:"outcome"`         // "cancelled", "rescheduled", "requeued", "deleted", "leased", "not_found", "not_dead" or "changed"
+	Due     wire.Time `json:"due,omitzero"`
+}
+
+// printAmended prints the outcome for one ID. where, such as " in TOPIC", says for people where the
+// ID was changed.
+func (a *app) printAmended(d amended, c punctual.Change, where string) error {
+	status := cmp.Or(storekit.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
+	if a.json {
+		return a.out.writeJSON(amendJSON{ID: d.id, Topic: d.topic, Outcome: status, Due: wire.Time(d.outcome.Due)})
+	}
+	if !d.outcome.Due.IsZero() {
+		status += ", due " + stamp(d.outcome.Due)
+	}
+	a.printf("%s%s %s\n", d.id, where, status)
+	return nil
 }

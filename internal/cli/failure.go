@@ -220,7 +220,7 @@ func describeKind(err error) failure {
 	if code == "invalid" {
 		text = strings.TrimSuffix(text, ": "+punctual.ErrInvalid.Error())
 	}
-	if c := remedy(code); c != "" {
+	if c := remedies[code]; c != "" {
 		text += ": " + c
 	}
 	return failure{code: code, exit: exitOf(code), definite: punctual.Definite(err), text: text}
@@ -232,36 +232,21 @@ func inOneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// remedy says in the words of the command line what to do about an error with this code, and ""
-// where there is nothing to add.
-func remedy(code string) string {
-	switch code {
-	case "duplicate":
-		return "use another ID, requeue the message that has it if it is dead, or see --if-exists"
-	case "locked":
-		return "end the other one, or wait for it with --wait 10s, or name another store with --store"
-	case "paused":
-		return "let pushes in again with 'punctual topic resume TOPIC'"
-	case "no_space":
-		return "make room where the store is (disk, or maxmemory of Redis), or purge what is not needed"
-	case "corrupt":
-		return "keep a copy of the data as it is; 'punctual check' lists what is wrong"
-	case "store_failed":
-		return "mend what stopped it, then start again"
-	case "unreachable":
-		return "see that it runs and that the network is up, then try again"
-	case "unauthenticated":
-		return "put the token into PUNCTUAL_TOKEN, or the path of its file into PUNCTUAL_TOKEN_FILE"
-	case "forbidden":
-		return "use a token that may do this: PUNCTUAL_TOKEN, or the file that PUNCTUAL_TOKEN_FILE names, holds it"
-	case "overloaded":
-		return "try again later"
-	case "indeterminate":
-		return "repeat it with the same ID, or see with 'punctual get' whether it happened"
-	case "canceled":
-		return "interrupted before it was done"
-	}
-	return ""
+// remedies say in the words of the command line what to do about errors, by their codes. For the
+// other codes there is nothing to add.
+var remedies = map[string]string{
+	"duplicate":       "use another ID, requeue the message that has it if it is dead, or see --if-exists",
+	"locked":          "end the other one, or wait for it with --wait 10s, or name another store with --store",
+	"paused":          "let pushes in again with 'punctual topic resume TOPIC'",
+	"no_space":        "make room where the store is (disk, or maxmemory of Redis), or purge what is not needed",
+	"corrupt":         "keep a copy of the data as it is; 'punctual check' lists what is wrong",
+	"store_failed":    "mend what stopped it, then start again",
+	"unreachable":     "see that it runs and that the network is up, then try again",
+	"unauthenticated": "put the token into PUNCTUAL_TOKEN, or the path of its file into PUNCTUAL_TOKEN_FILE",
+	"forbidden":       "use a token that may do this: PUNCTUAL_TOKEN, or the file that PUNCTUAL_TOKEN_FILE names, holds it",
+	"overloaded":      "try again later",
+	"indeterminate":   "repeat it with the same ID, or see with 'punctual get' whether it happened",
+	"canceled":        "interrupted before it was done",
 }
 
 func newExitCodesHelp() *cobra.Command {

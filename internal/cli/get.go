@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -126,35 +125,30 @@ func (a *app) showFinished(f punctual.Finished, by string) error {
 		line.By = by
 		return a.out.writeJSON(line)
 	}
-	row := a.row
-	row("id", "%s", f.ID)
-	row("topic", "%s", f.Topic)
-	row("finished", "%s at %s", f.Outcome, stamp(f.At))
-	if by != "" {
-		row("by", "%s", by)
-	}
-	row("due", "%s", stamp(f.Due))
+	var rows view.Rows
+	rows.Add("id", f.ID)
+	rows.Add("topic", f.Topic)
+	rows.Add("finished", string(f.Outcome)+" at "+stamp(f.At))
+	rows.Add("by", by)
+	rows.Add("due", stamp(f.Due))
 	if !f.FirstDue.Equal(f.Due) {
-		row("first due", "%s", stamp(f.FirstDue))
+		rows.Add("first due", stamp(f.FirstDue))
 	}
 	if !f.Delivered.IsZero() {
-		row("delivered", "%s, %s after it was due", stamp(f.Delivered), notation.FormatDuration(f.ReadyFor()))
+		rows.Add("delivered", stamp(f.Delivered)+", "+notation.FormatDuration(f.ReadyFor())+" after it was due")
 	}
-	row("created", "%s", stamp(f.Created))
-	row("attempts", "%d", f.Attempt)
-	a.showFailures(f.Failures)
-	row("kept until", "%s", stamp(f.KeptUntil))
+	rows.Add("created", stamp(f.Created))
+	rows.Add("attempts", strconv.Itoa(f.Attempt))
+	rows.Failures(f.Failures, stamp)
+	rows.Add("kept until", stamp(f.KeptUntil))
+	a.showRows(rows)
 	return nil
 }
 
-// row prints a line of a name and a value.
-func (a *app) row(name, format string, args ...any) {
-	a.printf("%-12s %s\n", name, term.Printable(fmt.Sprintf(format, args...)))
-}
-
-func (a *app) showFailures(fs []punctual.Failure) {
-	for _, f := range fs {
-		a.row("failure", "%d at %s: %s", f.Attempt, stamp(f.At), f.Error)
+// showRows prints lines of a name and a value each.
+func (a *app) showRows(rows view.Rows) {
+	for _, r := range rows {
+		a.printf("%-12s %s\n", r[0], term.Printable(r[1]))
 	}
 }
 
@@ -169,35 +163,64 @@ func (a *app) showMessage(m punctual.Info) error {
 	if a.json {
 		return a.out.writeJSON(wire.MessageOf(&m))
 	}
-	row := a.row
-	row("id", "%s", m.ID)
-	row("topic", "%s", m.Topic)
-	row("state", "%s", m.State)
-	row("due", "%s", stamp(m.Due))
-	if !m.FirstDue.Equal(m.Due) {
-		row("first due", "%s", stamp(m.FirstDue))
-	}
-	row("created", "%s", stamp(m.Created))
-	row("attempts", "%d", m.Attempt)
-	if m.MaxAttempts > 0 {
-		row("max attempts", "%d", m.MaxAttempts)
-	}
-	if !m.Expires.IsZero() {
-		row("expires", "%s", stamp(m.Expires))
-	}
-	if !m.LeaseUntil.IsZero() {
-		row("lease until", "%s", stamp(m.LeaseUntil))
-	}
-	if m.CancelRequested {
-		row("cancel", "asked for; no further attempt")
-	}
-	if m.State == punctual.StateDead {
-		row("died", "%s, %s", stamp(m.Died), m.Reason)
-	}
-	a.showFailures(m.Failures)
-	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		row("header", "%s=%s", name, m.Headers[name])
-	}
-	row("body", "%s", view.BodyText(m.Body))
+	a.showRows(view.MessageRows(&m, stamp))
 	return nil
+}
+
+// IDs are unique within a topic. A command that gets an ID without a topic searches all topics for
+// it.
+
+const topicFlagHelp = "the topic of the IDs (default: the only topic that has the ID)"
+
+// found is an ID, and the topic that was named for it or in which it was found.
+type found struct {
+	id    string
+	topic string // empty: the ID was found in no topic
+}
+
+// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. An ID that
+// several topics hold is an error of usage, before the message of any of ids is changed.
+func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []string) ([]found, error) {
+	out := make([]found, len(ids))
+	var topics []punctual.TopicStats
+	if topic == "" {
+		var err error
+		switch topics, err = i.Topics(ctx); {
+		case errors.Is(err, punctual.ErrForbidden):
+			return nil, fmt.Errorf("look for the topics of the IDs: %w; name the topic with --topic", err)
+		case err != nil:
+			return nil, err
+		}
+	}
+	for n, id := range ids {
+		if err := storekit.CheckID(id); err != nil {
+			return nil, err
+		}
+		out[n] = found{id, topic}
+		if topic != "" {
+			continue
+		}
+		holders, err := view.TopicsWith(ctx, i, topics, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(holders) > 1:
+			return nil, usagef("ID %q is in the topics %s: name one with --topic", id, strings.Join(holders, ", "))
+		case len(holders) == 1:
+			out[n].topic = holders[0]
+		}
+	}
+	return out, nil
+}
+
+// notLookedInto is a remark for IDs that were found in no topic: the token or certificate may not
+// allow to inspect all topics. The remark is empty if topic was given, and for a store that is
+// asked without a token and not over https.
+func (a *app) notLookedInto(topic string) string {
+	kind, _, _ := strings.Cut(a.storeName(), ":")
+	_, p, _ := a.place(a.storeName()) // it was opened
+	if byToken := p.token != "" || p.tokenFile != ""; topic != "" || kind != "https" && (!byToken || kind != "http" && kind != "unix") {
+		return ""
+	}
+	return "; only topics that the token or certificate may inspect were looked into: name another one with --topic"
 }

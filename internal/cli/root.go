@@ -11,11 +11,15 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +28,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/settings"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // Streams is what a run of the command line reads, writes and looks up.
@@ -357,4 +365,198 @@ func when(t time.Time) string {
 		return "-"
 	}
 	return stamp(t)
+}
+
+// completionTime bounds how long the Tab key waits for the store.
+const completionTime = 2 * time.Second
+
+// completeTopics completes topic names for the first n arguments, all for -1. It offers nothing
+// when the store cannot be opened or does not answer within completionTime, and says nothing then.
+func (a *app) completeTopics(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if n >= 0 && len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		a.log = slog.New(slog.DiscardHandler)
+		var names []cobra.Completion
+		err := a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+			topics, err := i.Topics(ctx)
+			for _, t := range topics {
+				names = append(names, t.Topic)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// complete has a shell complete, for a command and those below it, the names of topics that an
+// argument or --topic takes, and the values of flags whose help names them as `a|b` or `a,b`.
+func (a *app) complete(cmd *cobra.Command) {
+	_, takes, _ := strings.Cut(cmd.Use, " ")
+	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // which takes topics of another system
+		cmd.ValidArgsFunction = a.completeTopics(1)
+		if takes == "TOPIC..." {
+			cmd.ValidArgsFunction = a.completeTopics(-1)
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		complete := a.completeTopics(-1)
+		switch value, _ := pflag.UnquoteUsage(f); {
+		case valuesInUsage.MatchString(value):
+			complete = fixedValues(append(strings.FieldsFunc(value, func(r rune) bool { return r == '|' || r == ',' }), value)...)
+		case f.Name != "topic" || cmd.Name() == "copy": // which takes topics of its own store
+			return
+		}
+		registerCompletion(cmd, f.Name, complete)
+	})
+	for _, sub := range cmd.Commands() {
+		a.complete(sub)
+	}
+}
+
+// valuesInUsage matches the values of a flag as its help names them.
+var valuesInUsage = regexp.MustCompile(`^[a-z-]+([|,][a-z-]+)+$`)
+
+// fixedValues completes values. One with a | in it is none.
+func fixedValues(values ...string) cobra.CompletionFunc {
+	values = slices.DeleteFunc(values, func(v string) bool { return strings.Contains(v, "|") })
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func registerCompletion(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic("punctual: " + err.Error()) // there is no such flag, or it is completed already
+	}
+}
+
+// The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types
+// of package wire. The other shapes stand beside a command that prints them, such as amendJSON in
+// lookup.go, or in this file. Members are only ever added, which TestMembers checks for most
+// commands by testdata/members.txt. Times, except for that of version, are RFC 3339 in UTC with
+// exactly three digits of milliseconds, by the store's clock unless the shape says otherwise.
+
+// stamp writes a time for people as the shapes have it.
+func stamp(t time.Time) string { return notation.FormatTime(t.Truncate(time.Millisecond)) }
+
+// messageJSON is a stored message, as list and dead list print it.
+type messageJSON struct {
+	wire.Message
+	// Next stands on the last message of a page when more may follow: the --after that continues
+	// the list.
+	Next string `json:"next,omitzero"`
+}
+
+// topicJSON is one topic, as topics and stats print it. The pauses stand among the settings, too.
+type topicJSON struct {
+	wire.Topic
+	PushPaused     bool `json:"push_paused"`
+	DeliveryPaused bool `json:"delivery_paused"`
+}
+
+func topicOf(s punctual.TopicStats) topicJSON {
+	return topicJSON{Topic: wire.TopicOf(s), PushPaused: s.Settings.PushPaused, DeliveryPaused: s.Settings.DeliveryPaused}
+}
+
+// settingsJSON is a topic's settings, as topic set, show, pause and resume print them: the topic,
+// and the members that internal/settings has. Durations are as the flags take them.
+type settingsJSON struct {
+	Topic    string
+	Settings punctual.Settings
+}
+
+// MarshalJSON writes topic and settings side by side.
+func (s settingsJSON) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(s.Topic)
+	if err != nil {
+		return nil, err
+	}
+	text = append([]byte(`{"topic":`), text...)
+	for _, row := range settings.Table {
+		text = fmt.Appendf(text, `,"%s":%s`, row.Name, row.JSON(&s.Settings))
+	}
+	return append(text, '}'), nil
+}
+
+// writeJSON prints v as one line. A failed write is kept in o and returned.
+func (o *output) writeJSON(v any) error {
+	line, err := jsonLine(v)
+	if err != nil {
+		return err
+	}
+	_, err = o.Write(line)
+	return outputError(err)
+}
+
+// jsonLine is v as one line of JSON.
+func jsonLine(v any) ([]byte, error) {
+	line, err := wire.EncodeText(v)
+	return append(line, '\n'), err
+}
+
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long: `Version prints which build this is: the module's version, the commit, and the Go release that
+built it.`,
+		Example: `  punctual version
+  punctual version --json
+  punctual version --json > version.json`,
+		RunE: a.action(func(context.Context, []string) error { return a.showVersion() }),
+	}
+}
+
+// versionJSON is what version prints.
+type versionJSON struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitzero"` // built from changed files
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (a *app) showVersion() error {
+	v := versionOf(debug.ReadBuildInfo())
+	if a.json {
+		return a.out.writeJSON(v)
+	}
+	a.printf("punctual %s %s %s\n", v.Version, v.Go, v.Platform)
+	if v.Commit != "" {
+		changed := ""
+		if v.Modified {
+			changed = ", with changes"
+		}
+		a.printf("commit %s of %s%s\n", v.Commit, v.Time, changed)
+	}
+	return nil
+}
+
+// versionOf reads what the build left in the binary. Only the Go release and the platform are
+// always known.
+func versionOf(b *debug.BuildInfo, ok bool) versionJSON {
+	v := versionJSON{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if !ok {
+		return v
+	}
+	if b.Main.Version != "" {
+		v.Version = b.Main.Version
+	}
+	for _, s := range b.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
 }

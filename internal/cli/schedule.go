@@ -5,10 +5,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
@@ -462,64 +461,55 @@ func (a *app) showSchedule(s *schedule.Info, now time.Time) error {
 		return a.out.writeJSON(wire.ScheduleOf(s))
 	}
 	loc := zoneOf(s.Zone)
-	a.row("topic", "%s", s.Topic)
-	a.row("name", "%s", s.Name)
-	if s.Spec != "" {
-		a.row("spec", "%s", term.Printable(s.Spec))
-		a.row("when", "%s", s.Words)
-	}
-	if s.Problem != "" {
-		a.row("problem", "%s", term.Printable(s.Problem))
-	}
+	var rows view.Rows
+	rows.Add("topic", s.Topic)
+	rows.Add("name", s.Name)
+	rows.Add("spec", s.Spec)
+	rows.Add("when", s.Words)
+	rows.Add("problem", s.Problem)
 	if p := s.Paused; p != nil {
-		a.row("paused", "%s since %s", strings.TrimPrefix(pauseWords(p), "paused "), clockOf(p.At, now, loc))
+		rows.Add("paused", strings.TrimPrefix(pauseWords(p), "paused ")+" since "+clockOf(p.At, now, loc))
 	}
 	if s.Ended {
-		a.row("ended", "it does not come any more")
+		rows.Add("ended", "it does not come any more")
 	}
-	optional := func(name, value string, shown bool) {
-		if shown {
-			a.row(name, "%s", value)
-		}
+	rows.Add("zone", s.Zone)
+	rows.Time("from", s.From, stamp)
+	rows.Time("until", s.Until, stamp)
+	rows.Add("except", strings.Join(s.Except, ", "))
+	addDuration(&rows, "spread", s.Spread)
+	rows.Number("limit", s.Limit)
+	rows.Number("max dead", int64(s.MaxDead))
+	rows.Add("overlap", s.Overlap.String())
+	rows.Add("missed", s.Missed.String()+", after "+notation.FormatDuration(s.Grace))
+	rows.Headers(s.Headers)
+	rows.Number("max attempts", int64(s.MaxAttempts))
+	addDuration(&rows, "expire", s.ExpireAfter)
+	if s.DropExpired {
+		rows.Add("drop expired", "yes")
 	}
-	optional("zone", s.Zone, s.Zone != "")
-	optional("from", when(s.From), !s.From.IsZero())
-	optional("until", when(s.Until), !s.Until.IsZero())
-	optional("except", strings.Join(s.Except, ", "), len(s.Except) > 0)
-	optional("spread", notation.FormatDuration(s.Spread), s.Spread > 0)
-	optional("limit", fmt.Sprint(s.Limit), s.Limit > 0)
-	optional("max dead", fmt.Sprint(s.MaxDead), s.MaxDead > 0)
-	a.row("overlap", "%s", s.Overlap)
-	a.row("missed", "%s, after %s", s.Missed, notation.FormatDuration(s.Grace))
-	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-		a.row("header", "%s=%s", name, s.Headers[name])
-	}
-	optional("max attempts", fmt.Sprint(s.MaxAttempts), s.MaxAttempts > 0)
-	optional("expire", notation.FormatDuration(s.ExpireAfter), s.ExpireAfter > 0)
-	optional("drop expired", "yes", s.DropExpired)
 	for _, attribute := range wire.AttributesToShow(s.Attributes()) {
-		a.row(attribute.Name, "%s", attribute.Value)
+		rows.Add(attribute.Name, attribute.Value)
 	}
-	a.row("body", "%s", term.OneLine(string(s.Body), 200))
-	a.row("counts", "%d stored, %d missed, %d skipped", s.Counts.Stored, s.Counts.Missed, s.Counts.Skipped)
-	a.row("created", "%s", when(s.Created))
-	a.row("changed", "%s", when(s.Changed))
-	for i, o := range s.Next {
-		name := ""
-		if i == 0 {
-			name = "next"
-		}
-		a.row(name, "%s", clockOf(o.Due, now, loc))
+	rows = append(rows, [2]string{"body", term.OneLine(string(s.Body), 200)})
+	rows.Add("counts", fmt.Sprintf("%d stored, %d missed, %d skipped", s.Counts.Stored, s.Counts.Missed, s.Counts.Skipped))
+	rows.Add("created", when(s.Created))
+	rows.Add("changed", when(s.Changed))
+	for _, o := range s.Next {
+		rows.Add("next", clockOf(o.Due, now, loc))
 	}
-	for i, o := range s.Last {
-		name := ""
-		if i == 0 {
-			name = "last"
-		}
-		a.row(name, "%s  %s  %s", clockOf(o.Due, now, loc), o.Status, o.ID)
+	for _, o := range s.Last {
+		rows.Add("last", fmt.Sprintf("%s  %s  %s", clockOf(o.Due, now, loc), o.Status, o.ID))
 	}
+	a.showRows(rows)
 	a.warn(s.Name, s.Warnings)
 	return nil
+}
+
+func addDuration(rows *view.Rows, name string, d time.Duration) {
+	if d > 0 {
+		rows.Add(name, notation.FormatDuration(d))
+	}
 }
 
 // newScheduleChange completes cmd, a command for one schedule. The command calls change, and then

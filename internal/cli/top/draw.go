@@ -2,8 +2,6 @@ package top
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -404,48 +402,23 @@ func lifeOf(state punctual.State) string {
 	return word(punctual.StateScheduled) + " ──▶ " + word(punctual.StateReady) + " ──▶ " + word(punctual.StateLeased) + " ──▶ done, or " + word(punctual.StateDead)
 }
 
-// history is what has happened to a message and what comes next, line by line, then its headers and
-// body.
+// history is all that the store knows about a message, line by line.
 func (t *model) history(m punctual.Info) []string {
+	size := len(m.Body)
+	m.Body = m.Body[:min(size, mostShown)]
+	rows := view.MessageRows(&m, func(at time.Time) string {
+		return at.In(t.zone).Format("2006-01-02 15:04:05.000 MST") + "  " + t.until(at)
+	})
+	if size > mostShown {
+		rows.Add("", "… "+overview.Grouped(int64(size))+" bytes in all: see punctual get --json")
+	}
 	var lines []string
-	row := func(name, format string, args ...any) {
-		for n, l := range strings.Split(term.Printable(fmt.Sprintf(format, args...)), "\n") {
-			if n > 0 {
-				name = ""
-			}
+	for _, r := range rows {
+		name := r[0]
+		for l := range strings.SplitSeq(term.Printable(r[1]), "\n") {
 			lines = append(lines, fmt.Sprintf("%-12s %s", name, strings.ReplaceAll(l, "\t", "    ")))
+			name = ""
 		}
-	}
-	at := func(name string, when time.Time, more string) {
-		row(name, "%s  %s%s", when.In(t.zone).Format("2006-01-02 15:04:05.000 MST"), t.until(when), more)
-	}
-	row("topic", "%s", m.Topic)
-	at("pushed", m.Created, "")
-	at("first due", m.FirstDue, "")
-	for _, f := range m.Failures {
-		at(fmt.Sprintf("attempt %d", f.Attempt), f.At, ": "+term.OneLine(f.Error, 300))
-	}
-	switch m.State {
-	case punctual.StateLeased:
-		at("lease ends", m.LeaseUntil, fmt.Sprintf(", attempt %d is under way", m.Attempt))
-	case punctual.StateDead:
-		at("died", m.Died, ": "+string(m.Reason))
-	default:
-		at("next due", m.Due, "")
-	}
-	if m.CancelRequested {
-		row("cancel", "asked for; no further attempt")
-	}
-	if !m.Expires.IsZero() {
-		at("expires", m.Expires, "")
-	}
-	row("attempts", "%d%s", m.Attempt, map[bool]string{true: fmt.Sprintf(" of %d", m.MaxAttempts)}[m.MaxAttempts > 0])
-	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		row("header", "%s=%s", name, m.Headers[name])
-	}
-	row("body", "%s", view.BodyText(m.Body[:min(len(m.Body), mostShown)]))
-	if len(m.Body) > mostShown {
-		row("", "… %s bytes in all: see punctual get --json", overview.Grouped(int64(len(m.Body))))
 	}
 	return lines
 }

@@ -202,7 +202,7 @@ func TestTopWalksToAMessage(t *testing.T) {
 	r.pushed1("t", "second", "x", 2*time.Hour)
 	s := r.top()
 	s.typed("gt").shows("TOPIC", "SCHEDULED").typed("enter").shows("[scheduled 2]", "first", "in 1h", "second")
-	s.typed("enter").shows("Message first", "[scheduled] ──▶ ready", "next due", "2026-11-20 11:00:00.000 UTC  in 1h", "body         <b>�[2Jhello")
+	s.typed("enter").shows("Message first", "[scheduled] ──▶ ready", "due          2026-11-20 11:00:00.000 UTC  in 1h", "body         <b>�[2Jhello")
 	s.typed("esc", "j", "enter").shows("Message second").typed("esc", "esc").shows(" Topics ")
 }
 

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -47,6 +51,69 @@ func BodyText(body []byte) string {
 		return string(body)
 	}
 	return fmt.Sprintf("(%d bytes that are not text: see --json)", len(body))
+}
+
+// Rows are lines of a name and a value each.
+type Rows [][2]string
+
+// Add adds a line, unless the value is empty.
+func (r *Rows) Add(name, value string) {
+	if value != "" {
+		*r = append(*r, [2]string{name, value})
+	}
+}
+
+// Number adds a line, unless n is 0.
+func (r *Rows) Number(name string, n int64) {
+	if n != 0 {
+		r.Add(name, strconv.FormatInt(n, 10))
+	}
+}
+
+// Time adds a line with t as at writes it, unless t is the zero Time.
+func (r *Rows) Time(name string, t time.Time, at func(time.Time) string) {
+	if !t.IsZero() {
+		r.Add(name, at(t))
+	}
+}
+
+// Headers adds a line for each header.
+func (r *Rows) Headers(headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		r.Add("header", name+"="+headers[name])
+	}
+}
+
+// Failures adds a line for each failed attempt.
+func (r *Rows) Failures(failures []punctual.Failure, at func(time.Time) string) {
+	for _, f := range failures {
+		r.Add("failure", fmt.Sprintf("%d at %s: %s", f.Attempt, at(f.At), f.Error))
+	}
+}
+
+// MessageRows returns all that the store knows about a message, with times as at writes them.
+func MessageRows(m *punctual.Info, at func(time.Time) string) (rows Rows) {
+	rows.Add("id", m.ID)
+	rows.Add("topic", m.Topic)
+	rows.Add("state", m.State.String())
+	rows.Add("due", at(m.Due))
+	if !m.FirstDue.Equal(m.Due) {
+		rows.Add("first due", at(m.FirstDue))
+	}
+	rows.Add("created", at(m.Created))
+	rows.Add("attempts", strconv.Itoa(m.Attempt))
+	rows.Number("max attempts", int64(m.MaxAttempts))
+	rows.Time("expires", m.Expires, at)
+	rows.Time("lease until", m.LeaseUntil, at)
+	if m.CancelRequested {
+		rows.Add("cancel", "asked for; no further attempt")
+	}
+	if m.State == punctual.StateDead {
+		rows.Add("died", at(m.Died)+", "+string(m.Reason))
+	}
+	rows.Failures(m.Failures, at)
+	rows.Headers(m.Headers)
+	return append(rows, [2]string{"body", BodyText(m.Body)})
 }
 
 // Bar draws n as a bar, at a scale at which most fills room columns. A number above 0 has at least
