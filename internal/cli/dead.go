@@ -129,34 +129,8 @@ func parseReason(word string) (punctual.DeathReason, error) {
 	return punctual.DeathReason(strings.ReplaceAll(word, "-", " ")), nil
 }
 
-// deadParts returns the parts of a listing of dead messages with the bounds and the reason of p:
-// that of p.topic, or, if that is empty, those of all topics but the audit log.
-func deadParts(ctx context.Context, i punctual.Inspector, p part) ([]part, error) {
-	topic := p.topic
-	var args []string
-	if topic != "" {
-		args = []string{topic}
-	}
-	stats, err := statsOf(ctx, i, args)
-	if err != nil {
-		return nil, err
-	}
-	var parts []part
-	for _, s := range stats {
-		p.topic, p.state = s.Topic, punctual.StateDead
-		parts = append(parts, p)
-	}
-	return parts, nil
-}
-
-type deadListFlags struct {
-	topic, reason string
-	page          pageFlags
-	day           dayFlags
-}
-
 func newDeadList(a *app) *cobra.Command {
-	var f deadListFlags
+	f := listFlags{state: "dead"}
 	cmd := &cobra.Command{
 		Use:   "list [TOPIC]",
 		Short: "List dead messages",
@@ -173,21 +147,10 @@ there are, in little memory.`,
 			if len(args) > 0 && f.topic != "" {
 				return usagef("the topic is given twice: as %s, and by --topic", args[0])
 			}
-			p := part{topic: strings.Join(append(args, f.topic), "")}
-			var err error
-			if p.from, p.to, err = f.day.bounds(a.localZone()); err != nil {
-				return err
+			if f.topic != "" {
+				args = []string{f.topic}
 			}
-			if p.reason, err = parseReason(f.reason); err != nil {
-				return err
-			}
-			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				parts, err := deadParts(ctx, i, p)
-				if err != nil {
-					return err
-				}
-				return a.listPage(ctx, i, parts, f.page)
-			})
+			return f.list(ctx, a, args)
 		}),
 	}
 	cmd.Flags().StringVar(&f.topic, "topic", "", "the `TOPIC`, in place of the argument")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/punctualmq/punctual/internal/cli/demo"
 	"github.com/punctualmq/punctual/internal/cli/top"
+	"github.com/punctualmq/punctual/internal/importer"
 	"github.com/punctualmq/punctual/internal/wire"
 )
 
@@ -200,7 +201,7 @@ func TestDocsHaveTheShapes(t *testing.T) {
 	examples := regexp.MustCompile("(?m)`(\\{\".*\\})`|^(\\{\".*\\})$").FindAllStringSubmatch(docs, -1)
 	shapes := []any{
 		&wire.PushResult{}, &wire.Delivery{}, &amendJSON{}, &messageJSON{}, &wire.Finished{}, &topicJSON{}, &settingsJSON{}, &wire.Purged{},
-		&forecastJSON{}, &wire.CheckReport{}, &wire.ClockState{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demo.Report{}, &lineJSON{}, &importJSON{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{}, &bulkJSON{},
+		&forecastJSON{}, &wire.CheckReport{}, &wire.ClockState{}, &wire.Finding{}, &versionJSON{}, &errorJSON{}, &demo.Report{}, &lineJSON{}, &importer.Report{}, &rejectJSON{}, &consumerJSON{}, &backupJSON{}, &copyJSON{}, &bulkJSON{},
 	}
 	found := make([]bool, len(shapes))
 	for _, e := range examples {

@@ -173,7 +173,7 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 		bar = a.newBar(message, total)
 	}
 	o.Progress = func(done int64) { bar.Set(done) }
-	im, hangUp, err := newImporter(ctx, from, o)
+	im, hangUp, err := importer.Open(ctx, from, o)
 	if err != nil {
 		return err
 	}
@@ -185,35 +185,6 @@ func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f
 	report, err := a.lookOrMove(ctx, im, f.yes)
 	bar.Stop(err)
 	return a.endImport(report, rejects, f, err)
-}
-
-// newImporter connects with the server that the URL from names. Unless there is an error, the
-// caller calls hangUp when it is done.
-func newImporter(ctx context.Context, from string, o importer.Options) (im *importer.Importer, hangUp func() error, err error) {
-	if o.Kind.InPostgres() {
-		conn, err := importer.DialPostgres(ctx, from)
-		if err != nil {
-			return nil, nil, err
-		}
-		hangUp = func() error { return conn.Close(context.WithoutCancel(ctx)) }
-		im, err = importer.NewPostgres(conn, o)
-		return im, hangUp, closeIf(err, hangUp)
-	}
-	client, err := importer.Dial(from)
-	if err != nil {
-		return nil, nil, err
-	}
-	im, err = importer.New(client, o)
-	return im, client.Close, closeIf(err, client.Close)
-}
-
-// closeIf returns nil if err is nil. Otherwise it calls hangUp, and returns err together with the
-// error of hangUp.
-func closeIf(err error, hangUp func() error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, hangUp())
 }
 
 func (a *app) lookOrMove(ctx context.Context, im *importer.Importer, yes bool) (report *importer.Report, err error) {
@@ -254,20 +225,12 @@ func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, 
 // unitVar adds --unit, which takes s or ms.
 func unitVar(flags *pflag.FlagSet, p *time.Duration, usage string) {
 	parsedVar(flags, p, "unit", usage, "s|ms", func(s string) (time.Duration, error) {
-		for _, unit := range []time.Duration{time.Second, time.Millisecond} {
-			if s == unitWord(unit) {
-				return unit, nil
-			}
+		unit, ok := map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}[s]
+		if !ok {
+			return 0, usagef("unit %q: use s or ms", s)
 		}
-		return 0, usagef("unit %q: use s or ms", s)
+		return unit, nil
 	})
-}
-
-func unitWord(d time.Duration) string {
-	if d == time.Second {
-		return "s"
-	}
-	return "ms"
 }
 
 const importZSetHelp = `Import what a program keeps in a plain sorted set. The member is the body. The score is the time

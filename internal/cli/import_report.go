@@ -12,63 +12,8 @@ import (
 
 	"github.com/punctualmq/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/internal/importer"
-	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 )
-
-// importJSON is what import prints with --json.
-type importJSON struct {
-	Kind   string `json:"kind"`
-	DryRun bool   `json:"dry_run"`
-	// Unit is what the scores of a zset, or the numbers in a column, count. UnitGuessed tells that
-	// the unit was guessed.
-	Unit        string           `json:"unit,omitempty"`
-	UnitGuessed bool             `json:"unit_guessed,omitzero"`
-	Sets        []importSetJSON  `json:"sets"`
-	Remembered  []rememberedJSON `json:"remembered,omitempty"` // topics whose duplicate window was made longer
-	Unfinished  int64            `json:"unfinished"`           // messages still in staging, with which the next run goes on
-}
-
-// importSetJSON is one sorted set or table, or one part of it. Survey is there in a dry run, Moved
-// otherwise.
-type importSetJSON struct {
-	Name     string           `json:"name"`
-	Part     string           `json:"part,omitempty"`
-	Key      string           `json:"key"`
-	Topic    string           `json:"topic,omitempty"` // left out when the types of the messages decide
-	Found    int64            `json:"found"`
-	Staged   int64            `json:"staged"`
-	Rejected map[string]int64 `json:"rejected"` // by reason
-	Left     int64            `json:"left"`
-	Survey   *surveyJSON      `json:"survey,omitempty"`
-	Moved    *movedJSON       `json:"moved,omitempty"`
-}
-
-type surveyJSON struct {
-	Importable int64            `json:"importable"`
-	Overdue    int64            `json:"overdue"`
-	Locks      int64            `json:"locks,omitzero"`
-	FirstDue   wire.Time        `json:"first_due,omitzero"`
-	LastDue    wire.Time        `json:"last_due,omitzero"`
-	Topics     map[string]int64 `json:"topics"`
-	Notes      []string         `json:"notes,omitempty"`
-}
-
-type movedJSON struct {
-	Stored      int64 `json:"stored"`
-	Duplicates  int64 `json:"duplicates"`
-	Gone        int64 `json:"gone"`
-	Returned    int64 `json:"returned"`
-	Dropped     int64 `json:"dropped"`
-	Remaining   int64 `json:"remaining"`
-	StillStaged int64 `json:"still_staged"`
-}
-
-type rememberedJSON struct {
-	Topic string `json:"topic"`
-	Was   string `json:"was"`
-	Now   string `json:"now"`
-}
 
 // rejectJSON is one line of --rejects.
 type rejectJSON struct {
@@ -80,34 +25,9 @@ type rejectJSON struct {
 	Message      string    `json:"message"`
 }
 
-func importOf(r *importer.Report, dryRun bool) importJSON {
-	out := importJSON{Kind: string(r.Kind), DryRun: dryRun, Sets: []importSetJSON{}, Unfinished: r.Unfinished}
-	if r.Unit != 0 {
-		out.Unit, out.UnitGuessed = unitWord(r.Unit), r.Guessed
-	}
-	for _, s := range r.Sets {
-		set := importSetJSON{
-			Name: s.Name, Part: s.Part, Key: s.Key, Topic: s.Topic, Found: s.Found, Staged: s.Staged, Rejected: map[string]int64{}, Left: s.Left,
-		}
-		for reason, n := range s.Rejected {
-			set.Rejected[string(reason)] = n
-		}
-		if dryRun {
-			set.Survey = &surveyJSON{s.Importable, s.Overdue, s.Locks, wire.Time(s.Earliest.Truncate(time.Millisecond)), wire.Time(s.Latest.Truncate(time.Millisecond)), s.Topics, s.Notes}
-		} else {
-			set.Moved = &movedJSON{s.Stored, s.Duplicates, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged}
-		}
-		out.Sets = append(out.Sets, set)
-	}
-	for _, c := range r.Remembered {
-		out.Remembered = append(out.Remembered, rememberedJSON{c.Topic, notation.FormatDuration(c.Was), notation.FormatDuration(c.Now)})
-	}
-	return out
-}
-
 func (a *app) showImport(r *importer.Report, f *importFlags) error {
 	if a.json {
-		return a.out.writeJSON(importOf(r, !f.yes))
+		return a.out.writeJSON(r)
 	}
 	if len(r.Sets) == 0 {
 		a.printf("nothing of %s is there\n", r.Kind)
@@ -126,7 +46,7 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 		app: a, columns: []any{"FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE"}, numbers: []int{3, 4, 5, 6, 7, 8},
 	}
 	for _, s := range r.Sets {
-		show.rows = append(show.rows, []any{setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(s.Earliest), when(s.Latest)})
+		show.rows = append(show.rows, []any{setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(time.Time(s.FirstDue)), when(time.Time(s.LastDue))})
 	}
 	show.end()
 	for _, s := range r.Sets {
@@ -144,19 +64,12 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 		}
 	}
 	if r.Guessed {
-		a.printf("The scores look like %s: if that is right, import with --unit %s.\n", unitLong(unitWord(r.Unit)), unitWord(r.Unit))
+		a.printf("The scores look like %s: if that is right, import with --unit %s.\n", map[string]string{"s": "seconds", "ms": "milliseconds"}[r.Unit], r.Unit)
 	}
 	if r.Add(func(s *importer.SetReport) int64 { return s.Overdue }) > 0 && f.opt.Spread == 0 {
 		a.printf("What is overdue is delivered at once: --spread 10m spreads it over ten minutes.\n")
 	}
 	a.printf("Nothing was changed. To import, run the same command with --yes.\n")
-}
-
-func unitLong(word string) string {
-	if word == "s" {
-		return "seconds"
-	}
-	return "milliseconds"
 }
 
 func (a *app) showMoved(r *importer.Report) {
@@ -168,8 +81,8 @@ func (a *app) showMoved(r *importer.Report) {
 	}
 	show.end()
 	for _, c := range r.Remembered {
-		a.printf("The duplicate window of topic %s is %s now, so that a run that was killed can be resumed.\n", c.Topic, notation.FormatDuration(c.Now))
-		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, notation.FormatDuration(c.Was))
+		a.printf("The duplicate window of topic %s is %s now, so that a run that was killed can be resumed.\n", c.Topic, c.Now)
+		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, c.Was)
 	}
 }
 

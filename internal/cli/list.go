@@ -17,8 +17,7 @@ import (
 )
 
 func newList(a *app) *cobra.Command {
-	var state string
-	var page pageFlags
+	var f listFlags
 	cmd := &cobra.Command{
 		Use:   "list TOPIC",
 		Short: "List the messages of a topic",
@@ -29,22 +28,56 @@ names a cursor; --after CURSOR continues behind them.`,
   punctual list order.cancel --state scheduled --limit 20
   punctual list reminder --state dead --newest --limit 5
   punctual list reminder --json --bare --limit 0 | head`,
-		RunE: a.action(func(ctx context.Context, args []string) error {
-			parts, err := partsOf(args[0], state)
-			if err != nil {
-				return err
-			}
-			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-				if _, err := topicStats(ctx, i, args[0]); err != nil {
-					return err
-				}
-				return a.listPage(ctx, i, parts, page)
-			})
-		}),
+		RunE: a.action(func(ctx context.Context, args []string) error { return f.list(ctx, a, args) }),
 	}
-	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
-	page.registerBare(cmd)
+	cmd.Flags().StringVar(&f.state, "state", "", "only `scheduled|ready|leased|dead` ones")
+	f.page.registerBare(cmd)
 	return cmd
+}
+
+// listFlags are the flags of list and dead list.
+type listFlags struct {
+	topic, state, reason string
+	day                  dayFlags
+	page                 pageFlags
+}
+
+// list shows the messages of the topic in args, or if that is empty of all topics but the audit log,
+// one after the other.
+func (f *listFlags) list(ctx context.Context, a *app, args []string) (err error) {
+	states := []punctual.State{punctual.StateLeased, punctual.StateReady, punctual.StateScheduled, punctual.StateDead}
+	if f.state != "" {
+		if states[0], err = punctual.ParseState(f.state); err != nil {
+			return err
+		}
+		states = states[:1]
+	}
+	var p part
+	if p.from, p.to, err = f.day.bounds(a.localZone()); err != nil {
+		return err
+	}
+	if p.reason, err = parseReason(f.reason); err != nil {
+		return err
+	}
+	for _, topic := range args {
+		if err := storekit.CheckTopic(topic); err != nil {
+			return err
+		}
+	}
+	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
+		topics, err := statsOf(ctx, i, args)
+		if err != nil {
+			return err
+		}
+		var parts []part
+		for _, t := range topics {
+			for _, state := range states {
+				p.topic, p.state = t.Topic, state
+				parts = append(parts, p)
+			}
+		}
+		return a.listPage(ctx, i, parts, f.page)
+	})
 }
 
 // pageFlags say how much of a listing is shown, from which end, and whether with bodies.
@@ -81,24 +114,6 @@ func (p part) query(f pageFlags, limit int, after string) punctual.ListQuery {
 
 // name is how a cursor names the part: by its topic and its state.
 func (p part) name() string { return p.topic + "@" + p.state.String() }
-
-// partsOf returns the parts of a listing of one topic: that of one state, or those of all states if
-// state is empty.
-func partsOf(topic, state string) ([]part, error) {
-	if err := storekit.CheckTopic(topic); err != nil {
-		return nil, err
-	}
-	if state != "" {
-		s, err := punctual.ParseState(state)
-		return []part{{topic: topic, state: s}}, err
-	}
-	return []part{
-		{topic: topic, state: punctual.StateLeased},
-		{topic: topic, state: punctual.StateReady},
-		{topic: topic, state: punctual.StateScheduled},
-		{topic: topic, state: punctual.StateDead},
-	}, nil
-}
 
 // listPage shows messages of the parts, as the flags say.
 func (a *app) listPage(ctx context.Context, i punctual.Inspector, parts []part, f pageFlags) error {

@@ -352,13 +352,17 @@ func printSchedules(t *testing.T, keep func(string, ...result)) {
 // copyJSON is among them so that it is seen with notes.
 func filledShapes() map[string][]any {
 	set := importer.SetReport{
-		Name: "n", Part: "p", Key: "k", Topic: "t", Locks: 1, Earliest: start, Latest: start, Notes: []string{"note"},
-		Rejected: map[importer.Reason]int64{"score": 1}, Topics: map[string]int64{"t": 1},
+		Name: "n", Part: "p", Key: "k", Topic: "t", Rejected: map[importer.Reason]int64{"score": 1},
+		Surveyed: importer.Surveyed{Locks: 1, FirstDue: wire.Time(start), LastDue: wire.Time(start), Notes: []string{"note"}, Topics: map[string]int64{"t": 1}},
 	}
-	report := &importer.Report{Kind: "zset", Unit: time.Second, Guessed: true, Sets: []*importer.SetReport{&set, {Topics: map[string]int64{}}}, Remembered: []importer.Remembered{{Topic: "t"}}}
+	moved := importer.SetReport{Rejected: map[importer.Reason]int64{}, Moved: importer.Moved{Stored: 1}}
+	report := &importer.Report{
+		Kind: "zset", Unit: "s", Guessed: true, Sets: []*importer.SetReport{&set, {Surveyed: importer.Surveyed{Topics: map[string]int64{}}}, &moved},
+		Remembered: []importer.Remembered{{Topic: "t"}},
+	}
 	settings := []debug.BuildSetting{{Key: "vcs.revision", Value: "1f"}, {Key: "vcs.time", Value: "now"}, {Key: "vcs.modified", Value: "true"}}
 	return map[string][]any{
-		"import":           {importOf(report, true), importOf(report, false), importOf(&importer.Report{}, true)},
+		"import":           {report, &importer.Report{}},
 		"import --rejects": {rejectJSON{Member: wire.Text("x")}, rejectJSON{MemberBase64: []byte{0xff}}},
 		"migrate":          {migrationJSON{Pending: []string{}}},
 		"serve":            {serveJSON{Listen: []string{}}},

@@ -229,35 +229,38 @@ See 'punctual schedule --help' for what an expression may be.`,
 			if err != nil {
 				return err
 			}
-			return a.showPut(ctx, q, s.Topic, s.Name, status)
+			if err := a.showChanged(ctx, q, s.Topic, s.Name, status.String()); err != nil || a.json || status != punctual.PushDuplicate {
+				return err
+			}
+			fmt.Fprintf(a.errs, "punctual: %sunchanged\n", a.prefix())
+			return nil
 		})
 	})
 	f.register(a, cmd.Flags())
 	return cmd
 }
 
-// showPut shows a schedule that was put.
-func (a *app) showPut(ctx context.Context, q *punctual.Queue, topic, name string, status punctual.PushStatus) error {
+// showChanged shows a schedule after a change. With --json result is the result of the change, which
+// may be empty.
+func (a *app) showChanged(ctx context.Context, q *punctual.Queue, topic, name, result string) error {
 	info, err := schedule.Get(ctx, q, topic, name)
 	if err != nil {
 		return err
 	}
 	if a.json {
 		out := wire.ScheduleOf(&info)
-		out.Result = status.String()
+		out.Result = result
 		return a.out.writeJSON(out)
 	}
 	now, err := q.Store().Now(ctx)
 	if err != nil {
 		return err
 	}
-	a.printf("%s in %s, %s\n", name, topic, whenItComes(&info.Times, info.Zone, now))
-	if status == punctual.PushDuplicate {
-		fmt.Fprintf(a.errs, "punctual: %sunchanged\n", a.prefix())
-	}
+	words := whenItComes(&info.Times, info.Zone, now)
 	if info.Paused != nil {
-		fmt.Fprintf(a.errs, "punctual: %s%s: 'punctual schedule resume %s %s' ends that\n", a.prefix(), pauseWords(info.Paused), topic, name)
+		words = fmt.Sprintf("%s; 'punctual schedule resume %s %s' ends that", pauseWords(info.Paused), topic, name)
 	}
+	a.printf("%s in %s, %s\n", name, topic, words)
 	a.warn(name, info.Warnings)
 	return nil
 }
@@ -520,23 +523,7 @@ func newScheduleChange(a *app, cmd *cobra.Command, change func(ctx context.Conte
 			if err := change(ctx, q, args[0], args[1], args[2:]); err != nil {
 				return err
 			}
-			info, err := schedule.Get(ctx, q, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.out.writeJSON(wire.ScheduleOf(&info))
-			}
-			now, err := q.Store().Now(ctx)
-			if err != nil {
-				return err
-			}
-			if info.Paused != nil {
-				a.printf("%s in %s, %s\n", info.Name, info.Topic, pauseWords(info.Paused))
-				return nil
-			}
-			a.printf("%s in %s, %s\n", info.Name, info.Topic, whenItComes(&info.Times, info.Zone, now))
-			return nil
+			return a.showChanged(ctx, q, args[0], args[1], "")
 		})
 	})
 	return cmd

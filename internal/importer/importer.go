@@ -19,6 +19,8 @@
 package importer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -129,9 +131,6 @@ type Options struct {
 	Progress func(done int64)
 	// Logger gets what is worth knowing beside the report; nil discards it.
 	Logger *slog.Logger
-
-	// step is called after each step, so that tests can end a run there as a kill would.
-	step func(step string) error
 }
 
 // Importer takes messages over. One goroutine may call Survey or Move, once.
@@ -143,23 +142,33 @@ type Importer struct {
 	done int64
 }
 
-// New returns an importer from the server behind client, or an ErrInvalid that says which option
-// is wrong. It does not talk to the server yet.
-func New(client redis.UniversalClient, o Options) (*Importer, error) {
+// Open returns an importer from the server that a URL names (Dial, or postgres://...), or an
+// ErrInvalid that says which option is wrong. Errors do not contain the URL, because it may have a
+// password. Unless there is an error, the caller calls hangUp when it is done.
+func Open(ctx context.Context, url string, o Options) (im *Importer, hangUp func() error, err error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.Kind.InPostgres() {
-		return nil, storekit.Invalidf("%s is in PostgreSQL: use NewPostgres", o.Kind)
+		conn, err := dialPostgres(ctx, url)
+		if err != nil {
+			return nil, nil, err
+		}
+		return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), func() error { return conn.Close(context.WithoutCancel(ctx)) }, nil
+	}
+	client, err := Dial(url)
+	if err != nil {
+		return nil, nil, err
 	}
 	if _, cluster := client.(*redis.ClusterClient); cluster && o.Kind == BeeDelayQueue {
-		return nil, storekit.Invalidf("BeeDelayQueue does not run on Redis Cluster, and its lock would be on another node: name a single server")
+		return nil, nil, errors.Join(storekit.Invalidf("BeeDelayQueue does not run on Redis Cluster, and its lock would be on another node: name a single server"), client.Close())
 	}
-	o.setDefaults()
-	return newImporter(&redisOrigin{client: client, opt: &o}, &o), nil
+	return newImporter(&redisOrigin{client: client, opt: &o}, &o), client.Close, nil
 }
 
+// newImporter returns an importer with the options o, which were checked.
 func newImporter(from origin, o *Options) *Importer {
+	o.setDefaults()
 	return &Importer{from: from, opt: o, run: storekit.NewID(time.Now()), seen: map[string]bool{}}
 }
 
@@ -184,9 +193,6 @@ func (o *Options) setDefaults() {
 	}
 	if o.Started == nil {
 		o.Started = func(int64) {}
-	}
-	if o.step == nil {
-		o.step = func(string) error { return nil }
 	}
 	if o.Table == "" {
 		o.Table = riverTable

@@ -26,7 +26,7 @@ func TestZSet(t *testing.T) {
 		o := Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"}
 		before := r.everything()
 		found := r.survey(o)
-		if !found.Guessed || found.Unit != unit || found.Sets[0].Importable != 2 || found.Sets[0].Overdue != 0 {
+		if !found.Guessed || found.Unit != unitWord(unit) || found.Sets[0].Importable != 2 || found.Sets[0].Overdue != 0 {
 			t.Errorf("survey: %+v, set %+v; want the unit %v guessed and 2 importable", found, found.Sets[0], unit)
 		}
 		if got := r.everything(); got != before {
@@ -59,7 +59,7 @@ func TestUnitThatCannotBeGuessed(t *testing.T) {
 		for i, score := range scores {
 			r.zadd("jobs", fmt.Sprint(i), score)
 		}
-		im, err := New(r.client, Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"})
+		im, err := newRedis(r.client, Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"})
 		r.must(err)
 		if _, err = im.Survey(t.Context()); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "--unit") {
 			t.Errorf("scores %v: %v, want an ErrInvalid that names --unit", scores, err)
@@ -72,7 +72,7 @@ func TestUnitWithAnOutlier(t *testing.T) {
 	r := newRig(t)
 	r.zadd("jobs", "right", 1.7e12)
 	r.zadd("jobs", "wrong", 1e300)
-	if found := r.survey(Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"}); found.Unit != time.Millisecond || found.Rejects() != 1 {
+	if found := r.survey(Options{Kind: ZSet, Names: []string{"jobs"}, Topic: "orders"}); found.Unit != "ms" || found.Rejects() != 1 {
 		t.Errorf("unit %v, %d rejected; want ms and one", found.Unit, found.Rejects())
 	}
 }
@@ -396,7 +396,7 @@ func TestOptions(t *testing.T) {
 		{Kind: Redisson, Uncertain: "guess"},
 		{Kind: Redisson, Leave: -1},
 	} {
-		if _, err := New(r.client, o); !errors.Is(err, punctual.ErrInvalid) {
+		if _, err := newRedis(r.client, o); !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", o, err)
 		}
 	}
@@ -440,7 +440,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 	} {
 		client, err := Dial(url)
 		r.must(err)
-		im, err := New(client, options(ZSet))
+		im, err := newRedis(client, options(ZSet))
 		r.must(err)
 		for done := false; !done; { // a replica knows nothing at first
 			var rep *Report

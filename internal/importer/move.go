@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -71,6 +72,7 @@ func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, er
 	}
 	for _, s := range sources {
 		r := newSetReport(s)
+		r.Moved.ran = true
 		m.report.Sets = append(m.report.Sets, r)
 		if err := im.from.count(ctx, s, &r.Found, &r.Staged); err != nil {
 			return m.report, err
@@ -87,7 +89,7 @@ func (im *Importer) Move(ctx context.Context, store punctual.Store) (*Report, er
 // mover returns the state of a run. It has a report also beside an error.
 func (im *Importer) mover(store punctual.Store) (m *mover, err error) {
 	m = &mover{
-		im: im, store: store, report: &Report{Kind: im.opt.Kind, Unit: im.opt.Unit}, left: im.opt.Limit,
+		im: im, store: store, report: im.newReport(), left: im.opt.Limit,
 		remember: map[string]time.Duration{}, prepared: map[string]bool{},
 	}
 	m.topics, err = punctual.As[punctual.Inspector](store)
@@ -258,9 +260,6 @@ func (m *mover) moveBatch(ctx context.Context, s *source, r *SetReport, es []*en
 		}
 	}
 	m.left -= int64(len(taken))
-	if err := m.im.opt.step("taken"); err != nil {
-		return nil, err
-	}
 	returned, err := m.deliver(ctx, s, r, taken, fresh)
 	for i, e := range es {
 		stay[i] = stay[i] || returned[e]
@@ -300,9 +299,6 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 	if err != nil {
 		return m.deliverFailed(ctx, s, r, es, isFresh && sure, err)
 	}
-	if err := m.im.opt.step("pushed"); err != nil {
-		return nil, err
-	}
 	var done, refused []*entry
 	var failure error
 	for i, e := range es {
@@ -327,9 +323,6 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 		return nil, err
 	}
 	m.im.progress(int64(len(done)))
-	if err := m.im.opt.step("finished"); err != nil {
-		return nil, err
-	}
 	if isFresh && sure {
 		returned, err = m.giveBack(ctx, s, r, refused)
 		failure = errors.Join(failure, err)
@@ -416,7 +409,7 @@ func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*ent
 			m.im.opt.Logger.Warn("a new task has the ID of one that should go back: it stays in staging", "set", s.set, "id", e.member)
 		}
 	}
-	return returned, m.im.opt.step("returned")
+	return returned, nil
 }
 
 // push pushes a batch. When the outcome is unknown it pushes the batch again, which does no harm
@@ -464,7 +457,7 @@ func (m *mover) prepareTopics(ctx context.Context, es []*entry) error {
 			return fmt.Errorf("make topic %s remember finished IDs: %w", e.message.Topic, err)
 		}
 		m.prepared[e.message.Topic] = true
-		m.report.Remembered = append(m.report.Remembered, Remembered{e.message.Topic, was, want})
+		m.report.Remembered = append(m.report.Remembered, Remembered{e.message.Topic, notation.FormatDuration(was), notation.FormatDuration(want)})
 	}
 	return nil
 }

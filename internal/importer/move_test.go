@@ -119,10 +119,57 @@ func killAt(step string, nth int) func(string) error {
 // killed runs an import that is killed behind the nth step of this name.
 func (r *rig) killed(o Options, step string, nth int) {
 	r.t.Helper()
-	o.step = killAt(step, nth)
-	if _, err := r.tryMove(o); !errors.Is(err, errKilled) {
+	_, err := r.stepping(killAt(step, nth)).tryMove(o)
+	if !errors.Is(err, errKilled) {
 		r.t.Fatalf("this test shows nothing: the run was not killed at step %d %s: %v", nth, step, err)
 	}
+}
+
+// stepping returns the rig with importers that call step behind each step of a run.
+func (r *rig) stepping(step func(string) error) *rig {
+	with := *r
+	with.step = step
+	return &with
+}
+
+// steps is an origin that calls step behind each step. The push is over when finish is called.
+type steps struct {
+	origin
+	step func(string) error
+}
+
+func (o steps) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	answers, err := o.origin.take(ctx, s, es)
+	if err == nil && (len(answers) != 1 || answers[0] != lockHeld) {
+		err = o.step("taken")
+	}
+	return answers, err
+}
+
+func (o steps) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
+	answers, err := o.origin.adopt(ctx, s, es, old)
+	if err == nil {
+		err = o.step("adopted")
+	}
+	return answers, err
+}
+
+func (o steps) finish(ctx context.Context, s *source, es []*entry) error {
+	if err := o.step("pushed"); err != nil {
+		return err
+	}
+	if err := o.origin.finish(ctx, s, es); err != nil {
+		return err
+	}
+	return o.step("finished")
+}
+
+func (o steps) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	answers, err := o.origin.putBack(ctx, s, es)
+	if err == nil {
+		err = o.step("returned")
+	}
+	return answers, err
 }
 
 // A run that is killed between any two steps and begun again delivers each message exactly once. It
@@ -561,7 +608,7 @@ func TestPushWithoutAnswer(t *testing.T) {
 		cancel() // an interrupt does not end a batch
 		return nil, punctual.ErrIndeterminate
 	})
-	im, err := New(r.client, options(ZSet))
+	im, err := newRedis(r.client, options(ZSet))
 	r.must(err)
 	rep, err := im.Move(ctx, r.store)
 	if !errors.Is(err, punctual.ErrIndeterminate) || rep.Unfinished != 5 || rep.Sets[0].StillStaged != 5 {
@@ -591,14 +638,13 @@ func TestTwoImportsAtOnce(t *testing.T) {
 				first := sync.OnceFunc(moved.Done)
 				defer first() // also if it fails
 				o := options(k)
-				o.step = func(step string) error {
+				im, err := r.stepping(func(step string) error {
 					if step == "finished" {
 						first()
 						moved.Wait()
 					}
 					return nil
-				}
-				im, err := r.apart(o)
+				}).apart(o)
 				if err == nil {
 					reports[i], err = im.Move(t.Context(), r.store)
 				}
@@ -715,14 +761,13 @@ func TestOldConsumersRun(t *testing.T) {
 				}
 			})
 			o := options(k)
-			o.step = func(step string) error {
+			rep, err := r.stepping(func(step string) error {
 				if step == "finished" {
 					hasImported()
 				}
 				<-consumed
 				return nil
-			}
-			rep, err := r.tryMove(o)
+			}).tryMove(o)
 			hasImported() // also if it failed
 			r.must(err)
 			cancel()
@@ -749,7 +794,7 @@ func TestAdopted(t *testing.T) {
 		r.good(k, "jobs", 1)
 		o := options(k)
 		r.killed(o, "taken", 1)
-		im, err := New(r.client, options(k))
+		im, err := newRedis(r.client, options(k))
 		r.must(err)
 		sources, err := im.sources(t.Context())
 		r.must(err)
@@ -765,7 +810,7 @@ func TestAdopted(t *testing.T) {
 		if got, err := im.adopt(t.Context(), s, []*entry{second}); err != nil || got[0] != itemDone {
 			t.Fatalf("%s: adopt: %v, %v", k, got, err)
 		}
-		other, err := New(r.client, options(k))
+		other, err := newRedis(r.client, options(k))
 		r.must(err)
 		if got, err := other.adopt(t.Context(), s, []*entry{late}); err != nil || got[0] != itemGone {
 			t.Errorf("%s: a second run adopted it, too: %v, %v", k, got, err)
@@ -791,7 +836,7 @@ func (r *rig) age(k Kind, by time.Duration) {
 		r.exec("update punctual_import set record = jsonb_set(record::jsonb, '{taken}', to_jsonb((record::jsonb->>'taken')::bigint - $1))::text", by.Milliseconds())
 		return
 	}
-	im, err := New(r.client, options(k))
+	im, err := newRedis(r.client, options(k))
 	r.must(err)
 	sources, err := im.sources(r.t.Context())
 	r.must(err)
@@ -903,7 +948,7 @@ func TestFollow(t *testing.T) {
 			cancel()
 		}
 	}
-	im, err := New(r.client, o)
+	im, err := newRedis(r.client, o)
 	r.must(err)
 	rep, err := im.Move(ctx, r.store)
 	if err != nil || rep.Sets[0].Stored != 2 {
@@ -1020,9 +1065,7 @@ func TestSlowCluster(t *testing.T) {
 		r.eachOnce(want)
 		r.must(r.client.Close())
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
-	defer client.Close()
-	if _, err := New(client, Options{Kind: BeeDelayQueue}); !errors.Is(err, punctual.ErrInvalid) {
+	if _, _, err := Open(t.Context(), "redis+cluster://"+strings.Join(c.Addrs(), ","), Options{Kind: BeeDelayQueue}); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("BeeDelayQueue on a cluster: %v, want ErrInvalid", err)
 	}
 }
@@ -1033,7 +1076,7 @@ func TestRemember(t *testing.T) {
 	r := newRig(t)
 	r.good(ZSet, "jobs", 1)
 	rep := r.move(options(ZSet))
-	if len(rep.Remembered) != 1 || rep.Remembered[0] != (Remembered{"t", 0, DefaultDedupeWindow}) {
+	if len(rep.Remembered) != 1 || rep.Remembered[0] != (Remembered{"t", "0s", "7d"}) {
 		t.Errorf("changed %+v", rep.Remembered)
 	}
 	r.good(ZSet, "jobs", 2)

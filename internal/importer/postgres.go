@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -49,32 +51,18 @@ type pgRow struct {
 	extra   []byte // JSON, or nil
 }
 
-// DialPostgres returns a connection, which the caller closes. Errors do not contain the URL,
+// dialPostgres returns a connection, which the caller closes. Errors do not contain the URL,
 // because it may have a password.
-func DialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
+func dialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, storekit.Invalidf("the source's URL cannot be read: use postgres://user:password@host:port/database, with special characters of user and password escaped with %%")
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, pgFault(err, "connect to the source")
+		return nil, fault(err, "connect to the source")
 	}
 	return conn, nil
-}
-
-// NewPostgres returns an Importer from the database behind conn, or an ErrInvalid that says which
-// option is wrong. It sends nothing to the server yet. While the Importer is in use, nothing else
-// may use conn.
-func NewPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	if !o.Kind.InPostgres() {
-		return nil, storekit.Invalidf("%s is in Redis: use New", o.Kind)
-	}
-	o.setDefaults()
-	return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), nil
 }
 
 // InPostgres reports whether a system keeps its messages in PostgreSQL.
@@ -82,7 +70,7 @@ func (k Kind) InPostgres() bool { return k == Postgres || k == River }
 
 func (o *pgOrigin) now(ctx context.Context) (t time.Time, err error) {
 	if err := o.conn.QueryRow(ctx, "select clock_timestamp()").Scan(&t); err != nil {
-		return t, pgFault(err, "ask the source for its time")
+		return t, fault(err, "ask the source for its time")
 	}
 	return t, nil
 }
@@ -92,11 +80,7 @@ func (o *pgOrigin) names(ctx context.Context) ([]string, error) {
 	if err := o.describe(ctx); err != nil {
 		return nil, err
 	}
-	names, err := query[string](ctx, o, "select distinct t.queue from "+o.table.name+" t where t.state::text = any($1)", o.opt.Parts)
-	if err != nil {
-		return nil, pgFault(err, "look for what is there")
-	}
-	return names, nil
+	return o.texts(ctx, "look for what is there", "select distinct t.queue from "+o.table.name+" t where t.state::text = any($1)", o.opt.Parts)
 }
 
 func (o *pgOrigin) expect(ctx context.Context, _ *source) error {
@@ -125,7 +109,7 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 		return storekit.Invalidf("there is no table %s here: name it with its schema, as schema.table", name)
 	}
 	if err != nil {
-		return pgFault(err, "look at %s", name)
+		return fault(err, "look at %s", name)
 	}
 	t := &pgTable{name: full, staging: pgx.Identifier{schema, pgStaging}.Sanitize()}
 	types, err := o.columns(ctx, t)
@@ -146,25 +130,18 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 // columns returns the type of each column of a table by name, and sets t.columns to those that an
 // insert may write.
 func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, error) {
-	rows, err := o.conn.Query(ctx, `select attname::text, format_type(atttypid, atttypmod), attgenerated = '' from pg_attribute
-		where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum`, t.name)
-	if err != nil {
-		return nil, pgFault(err, "look at %s", t.name)
-	}
 	types := map[string]string{}
-	var name, typ string
-	var writable bool
-	_, err = pgx.ForEachRow(rows, []any{&name, &typ, &writable}, func() error {
-		types[name] = typ
-		if writable {
+	_, err := query(ctx, o, "look at "+t.name, func(row pgx.CollectableRow) (name string, err error) {
+		var typ string
+		var writable bool
+		err = row.Scan(&name, &typ, &writable)
+		if types[name] = typ; writable {
 			t.columns = append(t.columns, pgx.Identifier{name}.Sanitize())
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, pgFault(err, "look at %s", t.name)
-	}
-	return types, nil
+		return name, err
+	}, `select attname::text, format_type(atttypid, atttypmod), attgenerated = '' from pg_attribute
+		where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum`, t.name)
+	return types, err
 }
 
 // describeOwn describes the table of a program. The options name its columns for the ID, the due
@@ -177,10 +154,10 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 		}
 	}
 	t.id, t.idType = "t."+pgx.Identifier{c.ID}.Sanitize(), types[c.ID]
-	unique, err := query[bool](ctx, o, `select true from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
+	unique, err := o.texts(ctx, "look at "+t.name, `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
 		where i.indrelid = $1::text::regclass and i.indisunique and i.indpred is null and i.indnkeyatts = 1 and a.attname = $2 limit 1`, t.name, c.ID)
 	if err != nil {
-		return pgFault(err, "look at %s", t.name)
+		return err
 	}
 	if len(unique) == 0 {
 		return storekit.Invalidf("column %q of %s is not unique by itself: name the column of its primary key", c.ID, t.name)
@@ -235,21 +212,11 @@ func (o *pgOrigin) guessUnit(ctx context.Context, r *Report) error {
 	err := o.conn.QueryRow(ctx, fmt.Sprintf("select count(*) filter (where %[1]s >= 1e9 and %[1]s < 1e11), count(*) filter (where %[1]s >= 1e12 and %[1]s < 1e14) from %[2]s t where %[3]s",
 		o.table.count, o.table.name, o.table.pending(nil))).Scan(&inSeconds, &inMillis)
 	if err != nil {
-		return pgFault(err, "read %s", o.table.name)
+		return fault(err, "read %s", o.table.name)
 	}
-	switch {
-	case inSeconds > 0 && inMillis > 0:
-		return storekit.Invalidf("%d due times look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, inMillis)
-	case inSeconds > 0:
-		o.opt.Unit = time.Second
-	case inMillis > 0:
-		o.opt.Unit = time.Millisecond
-	default:
-		return storekit.Invalidf("%s has no due time that looks like seconds or milliseconds: is it empty? Or say what they count with --unit", o.table.name)
-	}
+	from := o.table.name
 	o.table = nil // the due time is made anew
-	r.Unit, r.Guessed = o.opt.Unit, true
-	return nil
+	return r.guess(o.opt, from, inSeconds, inMillis)
 }
 
 func (o *pgOrigin) count(ctx context.Context, s *source, members, staged *int64) error {
@@ -258,7 +225,7 @@ func (o *pgOrigin) count(ctx context.Context, s *source, members, staged *int64)
 		*staged, err = o.countStaged(ctx, s)
 	}
 	if err != nil {
-		return pgFault(err, "count %s", s.set)
+		return fault(err, "count %s", s.set)
 	}
 	return nil
 }
@@ -306,16 +273,9 @@ func (o *pgOrigin) walk(ctx context.Context, s *source, visit visitor) error {
 			return err
 		}
 		args[0] = p.next()
-		rows, err := o.conn.Query(ctx, "select "+t.fields()+" from "+t.name+" t where "+t.pending(s)+from+" order by "+t.id+" limit $1", args...)
-		if err != nil {
-			return pgFault(err, "read %s", t.name)
-		}
-		es, err := pgx.CollectRows(rows, scanEntry)
-		if err != nil {
-			return pgFault(err, "read %s", t.name)
-		}
-		if len(es) == 0 {
-			return nil
+		es, err := query(ctx, o, "read "+t.name, scanEntry, "select "+t.fields()+" from "+t.name+" t where "+t.pending(s)+from+" order by "+t.id+" limit $1", args...)
+		if err != nil || len(es) == 0 {
+			return err
 		}
 		if _, err := visit(ctx, es); err != nil {
 			return err
@@ -328,27 +288,20 @@ func (o *pgOrigin) walk(ctx context.Context, s *source, visit visitor) error {
 func (o *pgOrigin) staged(ctx context.Context, s *source, visit func(pairs []string) error) error {
 	there, err := o.hasStaging(ctx)
 	if err != nil {
-		return pgFault(err, "read what is staged of %s", s.set)
+		return fault(err, "read what is staged of %s", s.set)
 	}
 	for last := ""; there; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		rows, err := o.conn.Query(ctx, "select member, record from "+o.table.staging+` where source = $1 and member > $2 order by member limit $3`, s.set, last, maxPage)
-		if err != nil {
-			return pgFault(err, "read what is staged of %s", s.set)
-		}
 		var pairs []string
-		var record string
-		_, err = pgx.ForEachRow(rows, []any{&last, &record}, func() error {
+		_, err := query(ctx, o, "read what is staged of "+s.set, func(row pgx.CollectableRow) (record string, err error) {
+			err = row.Scan(&last, &record)
 			pairs = append(pairs, last, record)
-			return nil
-		})
-		if err != nil {
-			return pgFault(err, "read what is staged of %s", s.set)
-		}
-		if len(pairs) == 0 {
-			return nil
+			return record, err
+		}, "select member, record from "+o.table.staging+` where source = $1 and member > $2 order by member limit $3`, s.set, last, maxPage)
+		if err != nil || len(pairs) == 0 {
+			return err
 		}
 		if err := visit(pairs); err != nil {
 			return err
@@ -363,14 +316,10 @@ func (o *pgOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
 	for _, e := range es {
 		byMember[e.member] = e
 	}
-	rows, err := o.conn.Query(ctx, fmt.Sprintf("select %s from %s k, lateral (select (k.kept::%s).*) t where k.source = $1 and k.member = any($2)",
+	kept, err := query(ctx, o, "read the staged rows of "+s.set, scanEntry, fmt.Sprintf("select %s from %s k, lateral (select (k.kept::%s).*) t where k.source = $1 and k.member = any($2)",
 		o.table.keptFields(), o.table.staging, o.table.name), s.set, members(es))
 	if err != nil {
-		return pgFault(err, "read the staged rows of %s", s.set)
-	}
-	kept, err := pgx.CollectRows(rows, scanEntry)
-	if err != nil {
-		return pgFault(err, "read the staged rows of %s", s.set)
+		return err
 	}
 	for _, k := range kept {
 		if e := byMember[k.member]; e != nil {
@@ -407,7 +356,7 @@ func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, e
 	for i, e := range es {
 		versions[i] = e.row.version
 	}
-	taken, err := query[string](ctx, o, fmt.Sprintf(`
+	taken, err := o.texts(ctx, "take from "+t.name, fmt.Sprintf(`
 		with locked as materialized (
 			select t.tableoid as part, t.ctid as place, asked.member, asked.record
 			from unnest($2::text[], $3::text[], $4::text[]) as asked(member, version, record)
@@ -421,13 +370,10 @@ func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, e
 		insert into %[5]s (source, member, record, kept) select $1, member, record, kept from gone returning member`,
 		t.name, t.id, t.idType, t.pending(s), t.staging), s.set, members(es), versions, records(es))
 	if err != nil {
-		return nil, pgFault(err, "take from %s", t.name)
+		return nil, err
 	}
-	there, err := query[string](ctx, o, fmt.Sprintf("select %s::text from %s t where %s = any($1::text[]::%s[]) and %s", t.id, t.name, t.id, t.idType, t.pending(s)), members(es))
-	if err != nil {
-		return nil, pgFault(err, "read %s", t.name)
-	}
-	return answers(es, taken, there, itemHeld), nil
+	there, err := o.texts(ctx, "read "+t.name, fmt.Sprintf("select %s::text from %s t where %s = any($1::text[]::%s[]) and %s", t.id, t.name, t.id, t.idType, t.pending(s)), members(es))
+	return answers(es, taken, there, itemHeld), err
 }
 
 // answers returns itemDone for the entries of the first list, other for those of the second, and
@@ -465,16 +411,13 @@ func (o *pgOrigin) makeStaging(ctx context.Context) error {
 			return nil
 		}
 	}
-	return pgFault(err, "make the table %s", o.table.staging)
+	return fault(err, "make the table %s", o.table.staging)
 }
 
 func (o *pgOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
-	adopted, err := query[string](ctx, o, fmt.Sprintf(`update %s k set record = asked.new from unnest($2::text[], $3::text[], $4::text[]) as asked(member, old, new)
+	adopted, err := o.texts(ctx, "adopt what is staged of "+s.set, fmt.Sprintf(`update %s k set record = asked.new from unnest($2::text[], $3::text[], $4::text[]) as asked(member, old, new)
 		where k.source = $1 and k.member = asked.member and k.record in (asked.old, asked.new) returning k.member`, o.table.staging), s.set, members(es), old, records(es))
-	if err != nil {
-		return nil, pgFault(err, "adopt what is staged of %s", s.set)
-	}
-	return answers(es, adopted, nil, itemGone), nil
+	return answers(es, adopted, nil, itemGone), err
 }
 
 func (o *pgOrigin) finish(ctx context.Context, s *source, es []*entry) error {
@@ -484,7 +427,7 @@ func (o *pgOrigin) finish(ctx context.Context, s *source, es []*entry) error {
 	_, err := o.conn.Exec(ctx, fmt.Sprintf(`delete from %s k using unnest($2::text[], $3::text[]) as asked(member, record)
 		where k.source = $1 and k.member = asked.member and k.record = asked.record`, o.table.staging), s.set, members(es), records(es))
 	if err != nil {
-		return pgFault(err, "finish what is staged of %s", s.set)
+		return fault(err, "finish what is staged of %s", s.set)
 	}
 	return nil
 }
@@ -496,7 +439,7 @@ func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64
 	for i, c := range t.columns {
 		values[i] = "(whole)." + c
 	}
-	back, err := query[string](ctx, o, fmt.Sprintf(`
+	back, err := o.texts(ctx, "put back into "+t.name, fmt.Sprintf(`
 		with back as (
 			delete from %[1]s k using unnest($2::text[], $3::text[]) as asked(member, record)
 			where k.source = $1 and k.member = asked.member and k.record = asked.record
@@ -508,53 +451,47 @@ func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64
 		select member from back`,
 		t.staging, t.name, t.id, t.idType, strings.Join(t.columns, ", "), strings.Join(values, ", ")), s.set, members(es), records(es))
 	if err != nil {
-		return nil, pgFault(err, "put back into %s", t.name)
-	}
-	kept, err := query[string](ctx, o, "select member from "+t.staging+" k join unnest($2::text[], $3::text[]) as asked(member, record) using (member, record) where k.source = $1", s.set, members(es), records(es))
-	if err != nil {
-		return nil, pgFault(err, "read what is staged of %s", s.set)
-	}
-	return answers(es, back, kept, itemChanged), nil
-}
-
-// query returns the rows of a statement that has one column.
-func query[T any](ctx context.Context, o *pgOrigin, statement string, args ...any) ([]T, error) {
-	rows, err := o.conn.Query(ctx, statement, args...)
-	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[T])
+	kept, err := o.texts(ctx, "read what is staged of "+s.set, "select member from "+t.staging+" k join unnest($2::text[], $3::text[]) as asked(member, record) using (member, record) where k.source = $1", s.set, members(es), records(es))
+	return answers(es, back, kept, itemChanged), err
 }
 
-// pgFault returns err with a text in front: what could not be done on the source, and what to do
-// about that where it is known.
-func pgFault(err error, format string, args ...any) error {
-	what := fmt.Sprintf(format, args...)
-	var refused *pgconn.PgError
-	var dialling *pgconn.ConnectError
-	switch {
-	case errors.As(err, &refused):
-		if r := pgRemedies()[refused.Code]; r != "" {
-			what += ": " + r
-		}
-	case errors.As(err, &dialling):
-		// The text of this error names host, user and database.
-		return fmt.Errorf("%s: the source cannot be reached: is its URL right, and the server up? %w", what, errors.Unwrap(dialling))
+// query returns the rows of a statement, each as row reads it. what is what the statement does, for
+// its error.
+func query[T any](ctx context.Context, o *pgOrigin, what string, row pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
+	rows, err := o.conn.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, fault(err, "%s", what)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	all, err := pgx.CollectRows(rows, row)
+	if err != nil {
+		return nil, fault(err, "%s", what)
+	}
+	return all, nil
 }
 
-// pgRemedies says what to do about the errors of PostgreSQL, by their codes.
-func pgRemedies() map[string]string {
-	return map[string]string{
-		"25006": "this is a standby: name its primary",
-		"28P01": "the source does not accept this user and password",
-		"28000": "the source does not accept this user",
-		"3D000": "there is no such database",
-		"42501": "this user lacks a right on the source: docs/importing.md has those that are needed",
-		"42703": "the condition names a column that is not there",
-		"23503": "another table refers to these rows: they cannot be taken out",
-		"23505": "a row with the same key is there by now",
-		"53100": "the disk of the source is full",
+// texts is query for a statement that has one column of texts.
+func (o *pgOrigin) texts(ctx context.Context, what, statement string, args ...any) ([]string, error) {
+	return query(ctx, o, what, pgx.RowTo[string], statement, args...)
+}
+
+// Columns names the columns of a program's table.
+type Columns struct {
+	// ID is unique, Due a timestamp, a date or a number, Body of any type: bytes as they are, or
+	// its text.
+	ID, Due, Body string
+}
+
+// describeTable describes a program's table as a source.
+func (s *source) describeTable() { s.read = s.readTable }
+
+// readTable makes the message of a row. The message keeps the ID of the row, by which the program
+// may cancel it, unless the ID is none that a message can have.
+func (s *source) readTable(e *entry) (m punctual.NewMessage, p *problem) {
+	m.ID, m.Body = e.member, e.row.body
+	if storekit.CheckID(m.ID) != nil {
+		m.ID = makeID(Postgres, s.name, e.member)
 	}
+	return m, nil
 }

@@ -25,7 +25,7 @@ func (r *rig) sql() *pgx.Conn {
 	}
 	url := postgres.Database(r.t)
 	var err error
-	r.db, err = DialPostgres(r.t.Context(), url)
+	r.db, err = dialPostgres(r.t.Context(), url)
 	r.must(err)
 	r.t.Cleanup(func() {
 		if err := r.db.Close(context.Background()); err != nil {
@@ -70,14 +70,14 @@ func (r *rig) tables() string {
 // apart returns an importer with a connection of its own, where the kind has connections.
 func (r *rig) apart(o Options) (*Importer, error) {
 	if !o.Kind.InPostgres() {
-		return New(r.client, o)
+		return r.importer(o)
 	}
-	conn, err := DialPostgres(r.t.Context(), r.sql().Config().ConnString())
+	conn, err := dialPostgres(r.t.Context(), r.sql().Config().ConnString())
 	if err != nil {
 		return nil, err
 	}
 	r.t.Cleanup(func() { r.must(conn.Close(context.Background())) })
-	return NewPostgres(conn, o)
+	return r.steps(newPostgres(conn, o))
 }
 
 // Imports that begin at the same time all find or make the table of what is staged. What PostgreSQL
@@ -88,7 +88,7 @@ func TestStagingMadeAtOnce(t *testing.T) {
 	const imports = 6
 	var origins []*pgOrigin
 	for range imports {
-		conn, err := DialPostgres(t.Context(), r.sql().Config().ConnString())
+		conn, err := dialPostgres(t.Context(), r.sql().Config().ConnString())
 		r.must(err)
 		t.Cleanup(func() { r.must(conn.Close(context.Background())) })
 		origins = append(origins, &pgOrigin{conn: conn, table: &pgTable{staging: `shop."punctual_import"`}})
@@ -161,7 +161,7 @@ func TestPostgresTypes(t *testing.T) {
 	} {
 		o := Options{Kind: Postgres, Names: []string{`shop."Jobs"`}, Topic: "t", Columns: Columns{"id", c.due, c.body}}
 		rep := r.survey(o)
-		if s := rep.Sets[0].Samples; len(s) != 1 || !s[0].Due.Equal(c.want) || string(s[0].Body) != c.wantBody || rep.Unit != c.unit {
+		if s := rep.Sets[0].Samples; len(s) != 1 || !s[0].Due.Equal(c.want) || string(s[0].Body) != c.wantBody || rep.Unit != unitWord(c.unit) {
 			t.Errorf("%s, %s: samples %+v, unit %v", c.due, c.body, s, rep.Unit)
 		}
 		if c.unit == 0 {
@@ -196,14 +196,11 @@ func TestPostgresRefuses(t *testing.T) {
 	if _, err := r.tryMove(o); err == nil || !strings.Contains(err.Error(), "the condition names a column") {
 		t.Errorf("a condition that cannot be: %v", err)
 	}
-	if _, err := DialPostgres(t.Context(), "postgres://postgres:secret@127.0.0.1:1/none"); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := dialPostgres(t.Context(), "postgres://postgres:secret@127.0.0.1:1/none"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("no server: %v", err)
 	}
-	if _, err := NewPostgres(r.db, Options{Kind: River, ByType: true, Topic: "t"}); !errors.Is(err, punctual.ErrInvalid) {
+	if _, err := newPostgres(r.db, Options{Kind: River, ByType: true, Topic: "t"}); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("both by type and into one topic: %v", err)
-	}
-	if _, err := NewPostgres(r.db, Options{Kind: Asynq}); !errors.Is(err, punctual.ErrInvalid) {
-		t.Errorf("a system that is in Redis: %v", err)
 	}
 }
 
@@ -212,7 +209,7 @@ func TestPostgresRefuses(t *testing.T) {
 func TestPostgresOldConsumer(t *testing.T) {
 	r := newRig(t)
 	r.good(Postgres, "jobs", 4)
-	other, err := DialPostgres(t.Context(), r.sql().Config().ConnString())
+	other, err := dialPostgres(t.Context(), r.sql().Config().ConnString())
 	r.must(err)
 	defer func() { r.must(other.Close(context.Background())) }()
 	tx, err := other.Begin(t.Context())

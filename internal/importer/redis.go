@@ -2,13 +2,20 @@ package importer
 
 import (
 	"context"
+	_ "embed"
+	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // redisOrigin is the origin for messages in Redis: the servers of the other system.
@@ -132,18 +139,7 @@ func (o *redisOrigin) guessUnit(ctx context.Context, r *Report) error {
 	if err != nil {
 		return fault(err, "read %s", key)
 	}
-	switch {
-	case inSeconds > 0 && inMillis > 0:
-		return storekit.Invalidf("%d scores of %s look like seconds and %d like milliseconds: say which is right with --unit, and the others are left where they are", inSeconds, key, inMillis)
-	case inSeconds > 0:
-		o.opt.Unit = time.Second
-	case inMillis > 0:
-		o.opt.Unit = time.Millisecond
-	default:
-		return storekit.Invalidf("%s has no score that looks like a time in seconds or milliseconds: is it empty, or another database? Or say what they count with --unit", key)
-	}
-	r.Unit, r.Guessed = o.opt.Unit, true
-	return nil
+	return r.guess(o.opt, key, inSeconds, inMillis)
 }
 
 // note adds to the report what the other system keeps beside the set and is not imported.
@@ -238,4 +234,352 @@ func (o *redisOrigin) walks(s *source) []walk {
 		return []walk{o.walkList, o.walkSet}
 	}
 	return []walk{o.walkSet}
+}
+
+// primaries returns the clients of the primaries of a cluster.
+func primaries(ctx context.Context, cluster *redis.ClusterClient) ([]redis.Cmdable, error) {
+	var mu sync.Mutex
+	var out []redis.Cmdable
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		out = append(out, c)
+		return nil
+	})
+	return out, err
+}
+
+// stagingKey returns the key of the staging hash of a set. The key is in the hash slot of the set,
+// so that one script may change both.
+func stagingKey(set string) string {
+	switch {
+	case hashTag(set) != set:
+		return "punctual-import:" + set
+	case !strings.Contains(set, "}"):
+		return "punctual-import-of:{" + set + "}"
+	}
+	// The braces of this key make no hash tag, so any short tag of the same slot is put in front.
+	want := slotOf(set)
+	for n := 0; ; n++ {
+		if tag := strconv.Itoa(n); slotOf(tag) == want {
+			return "punctual-import-at:{" + tag + "}:" + set
+		}
+	}
+}
+
+// hashTag returns the part of a key that decides its slot: the text between the first { and the
+// next }, or the whole key when there is no such text.
+func hashTag(key string) string {
+	_, behind, ok := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(behind, "}")
+	if !ok || !closed || tag == "" {
+		return key
+	}
+	return tag
+}
+
+// slotOf returns the hash slot of a key in Redis Cluster: CRC-16/XMODEM of its hash tag, modulo
+// 16384 (Redis Cluster specification, appendix A).
+func slotOf(key string) int {
+	crc := uint16(0)
+	for _, b := range []byte(hashTag(key)) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % 16384)
+}
+
+//go:embed lua/take.lua
+var takeText string
+
+//go:embed lua/finish.lua
+var finishText string
+
+//go:embed lua/adopt.lua
+var adoptText string
+
+//go:embed lua/putback.lua
+var putBackText string
+
+// runScript runs a script. When an answer is lost the client runs the script again by itself. Every
+// script is written so that a second run changes nothing more and gives the same answer, except for
+// the answer of finish, which nobody uses.
+func (o *redisOrigin) runScript(ctx context.Context, name, text string, keys []string, args []any) ([]int64, error) {
+	reply, err := redis.NewScript(text).Run(ctx, o.client, keys, args...).Result()
+	if err != nil {
+		if _, what, ok := strings.Cut(err.Error(), "PUNCTUAL_TYPE "); ok {
+			return nil, storekit.Invalidf("%s: is it another system's?", what)
+		}
+		return nil, fault(err, "%s on the source", name)
+	}
+	items, ok := reply.([]any)
+	if !ok {
+		items = []any{reply}
+	}
+	out := make([]int64, len(items))
+	for i, item := range items {
+		if out[i], ok = item.(int64); !ok {
+			return nil, fmt.Errorf("%s on the source: its answer cannot be read", name)
+		}
+	}
+	return out, nil
+}
+
+// runItems is runScript for a script whose answer has an entry for each of n items.
+func (o *redisOrigin) runItems(ctx context.Context, name, text string, keys []string, args []any, n int) ([]int64, error) {
+	out, err := o.runScript(ctx, name, text, keys, args)
+	if err == nil && len(out) != n && (len(out) != 1 || out[0] != lockHeld) {
+		err = fmt.Errorf("%s on the source: %d answers for %d items", name, len(out), n)
+	}
+	return out, err
+}
+
+// keptKey returns the key of the hash of an asynq task while the task is in staging.
+func (s *source) keptKey(member string) string { return stagingKey(s.set) + ":t:" + member }
+
+// taskKeys adds the keys of asynq's tasks, and the keys of their hashes in staging.
+func (s *source) taskKeys(keys []string, es []*entry) []string {
+	if s.tasks != "" {
+		for _, e := range es {
+			keys = append(keys, s.tasks+e.member, s.keptKey(e.member))
+		}
+	}
+	return keys
+}
+
+// setKeys returns the keys of the set and of its staging hash, beside if it is not empty, and the
+// keys of asynq's tasks.
+func (s *source) setKeys(beside string, es []*entry) []string {
+	keys := []string{s.set, stagingKey(s.set)}
+	if beside != "" {
+		keys = append(keys, beside)
+	}
+	return s.taskKeys(keys, es)
+}
+
+// take moves entries into staging. It returns one of the item constants for each, or a single
+// lockHeld.
+func (o *redisOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	args := []any{string(s.kind)}
+	for _, e := range es {
+		sum := ""
+		if s.tasks != "" {
+			sum = e.task.sum()
+		}
+		args = append(args, e.member, formatScore(e.score), e.text, sum)
+	}
+	beside := s.list
+	if s.lock != "" {
+		beside = s.lock
+	}
+	return o.runItems(ctx, "take", takeText, s.setKeys(beside, es), args, len(es))
+}
+
+// finish ends the staging of entries.
+func (o *redisOrigin) finish(ctx context.Context, s *source, es []*entry) error {
+	if len(es) == 0 {
+		return nil
+	}
+	keys, args := []string{stagingKey(s.set)}, []any{string(s.kind)}
+	for _, e := range es {
+		if s.tasks != "" {
+			keys = append(keys, s.keptKey(e.member))
+		}
+		args = append(args, e.member, e.text)
+	}
+	_, err := o.runScript(ctx, "finish", finishText, keys, args)
+	return err
+}
+
+// adopt replaces the records of staged entries. It returns itemDone for the entries that still had
+// their old records.
+func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []string) ([]int64, error) {
+	var args []any
+	for i, e := range es {
+		args = append(args, e.member, old[i], e.text)
+	}
+	return o.runItems(ctx, "adopt", adoptText, []string{stagingKey(s.set)}, args, len(es))
+}
+
+// putBack returns staged entries to the other system. It returns one of the item constants for
+// each.
+func (o *redisOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
+	args := []any{string(s.kind)}
+	for _, e := range es {
+		args = append(args, e.member, e.record.Score, e.text)
+	}
+	return o.runItems(ctx, "put back", putBackText, s.setKeys(s.list, es), args, len(es))
+}
+
+// A walk reads firstPage members at first, and then pages of twice as many each time, up to maxPage
+// members. After a page of more than pageBytes it reads fewer.
+const (
+	firstPage = 16
+	maxPage   = 500
+	pageBytes = 1 << 20
+)
+
+// pager decides how many members to read next.
+type pager struct{ size int }
+
+func (p *pager) next() int64 {
+	if p.size == 0 {
+		p.size = firstPage
+	}
+	return int64(p.size)
+}
+
+// saw sets the size of the next page by the bytes of the last one.
+func (p *pager) saw(es []*entry) {
+	bytes := 0
+	for _, e := range es {
+		bytes += len(e.member) + len(e.task.msg) + len(e.row.body)
+	}
+	if bytes > pageBytes {
+		p.size = max(1, p.size*pageBytes/bytes)
+	} else {
+		p.size = min(2*p.size, maxPage)
+	}
+}
+
+// visitor handles a page of entries and returns for each whether it stays in the source.
+type visitor func(ctx context.Context, es []*entry) (stay []bool, err error)
+
+// walkSet calls visit with every member of the sorted set, the earliest first. Other programs may
+// change the set meanwhile; walkSet does not visit a member that is added with an earlier score
+// than it has reached.
+func (o *redisOrigin) walkSet(ctx context.Context, s *source, visit visitor) error {
+	var p pager
+	from, skip := math.Inf(-1), int64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		es, err := o.readSet(ctx, s, from, skip, p.next())
+		if err != nil || len(es) == 0 {
+			return err
+		}
+		stay, err := visit(ctx, es)
+		if err != nil {
+			return err
+		}
+		p.saw(es)
+		// Continue behind the members with the last score that stay in the set.
+		if last := es[len(es)-1].score; last != from {
+			from, skip = last, 0
+		}
+		for i, e := range es {
+			if stay[i] && e.score == from {
+				skip++
+			}
+		}
+	}
+}
+
+// readSet reads up to n members with a score of at least from, without the first skip of them.
+func (o *redisOrigin) readSet(ctx context.Context, s *source, from float64, skip, n int64) ([]*entry, error) {
+	zs, err := o.client.ZRangeByScoreWithScores(ctx, s.set, &redis.ZRangeBy{
+		Min: strconv.FormatFloat(from, 'g', -1, 64), Max: "+inf", Offset: skip, Count: n,
+	}).Result()
+	if err != nil {
+		return nil, fault(err, "read %s", s.set)
+	}
+	var es []*entry
+	for _, z := range zs {
+		member, ok := z.Member.(string)
+		if !ok {
+			return nil, fmt.Errorf("read %s: a member is not a string", s.set)
+		}
+		es = append(es, &entry{member: member, score: z.Score})
+	}
+	return es, o.readTasks(ctx, s, es, func(e *entry) string { return s.tasks + e.member })
+}
+
+// readTasks reads the hashes of asynq's tasks.
+func (o *redisOrigin) readTasks(ctx context.Context, s *source, es []*entry, key func(*entry) string) error {
+	if s.tasks == "" || len(es) == 0 {
+		return nil
+	}
+	pipe := o.client.Pipeline()
+	var replies []*redis.SliceCmd
+	for _, e := range es {
+		replies = append(replies, pipe.HMGet(ctx, key(e), "msg", "group", "unique_key"))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fault(err, "read the tasks of %s", s.set)
+	}
+	for i, e := range es {
+		v := replies[i].Val()
+		e.task.msg, e.task.found = v[0].(string)
+		e.task.group, _ = v[1].(string)
+		e.task.lock, _ = v[2].(string)
+	}
+	return nil
+}
+
+// walkList calls visit with the members in the order of Redisson's list. To remove a member Redis
+// goes through the list in front of it, in which with this order there are only members that stay.
+func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) error {
+	var p pager
+	skip := int64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		members, err := o.client.LRange(ctx, s.list, skip, skip+p.next()-1).Result()
+		if err != nil {
+			return fault(err, "read %s", s.list)
+		}
+		if len(members) == 0 {
+			return nil
+		}
+		es, err := o.withScores(ctx, s, members)
+		if err != nil {
+			return err
+		}
+		skip += int64(len(members) - len(es)) // members without a score are not in the set
+		if len(es) == 0 {
+			continue
+		}
+		stay, err := visit(ctx, es)
+		if err != nil {
+			return err
+		}
+		p.saw(es)
+		for _, stays := range stay {
+			if stays {
+				skip++
+			}
+		}
+	}
+}
+
+// withScores makes entries of the members that are in the set.
+func (o *redisOrigin) withScores(ctx context.Context, s *source, members []string) ([]*entry, error) {
+	pipe := o.client.Pipeline()
+	var replies []*redis.FloatCmd
+	for _, m := range members {
+		replies = append(replies, pipe.ZScore(ctx, s.set, m))
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fault(err, "read %s", s.set)
+	}
+	var es []*entry
+	for i, m := range members {
+		score, err := replies[i].Result()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return nil, fault(err, "read %s", s.set)
+		}
+		es = append(es, &entry{member: m, score: score})
+	}
+	return es, nil
 }

@@ -45,6 +45,7 @@ type rig struct {
 	store     punctual.Store
 	delivered map[string]int // by body
 	db        *pgx.Conn      // of the kinds in PostgreSQL; nil before the first use
+	step      func(string) error
 }
 
 func newRig(t *testing.T) *rig {
@@ -99,9 +100,30 @@ func (r *rig) tryMove(o Options) (*Report, error) {
 // importer returns one from the server of its kind.
 func (r *rig) importer(o Options) (*Importer, error) {
 	if o.Kind.InPostgres() {
-		return NewPostgres(r.sql(), o)
+		return r.steps(newPostgres(r.sql(), o))
 	}
-	return New(r.client, o)
+	return r.steps(newRedis(r.client, o))
+}
+
+func (r *rig) steps(im *Importer, err error) (*Importer, error) {
+	if err == nil && r.step != nil {
+		im.from = steps{im.from, r.step}
+	}
+	return im, err
+}
+
+func newRedis(client redis.UniversalClient, o Options) (*Importer, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return newImporter(&redisOrigin{client: client, opt: &o}, &o), nil
+}
+
+func newPostgres(conn *pgx.Conn, o Options) (*Importer, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), nil
 }
 
 func (r *rig) survey(o Options) *Report {

@@ -105,22 +105,16 @@ func (o *pgOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 	if s.kind != River || s.part != "scheduled" {
 		return nil
 	}
-	rows, err := o.conn.Query(ctx, "select state::text, count(*) from "+o.table.name+" t where t.queue = $1 and t.state::text in ('available', 'running', 'pending', 'discarded') group by 1 order by 1", s.name)
-	if err != nil {
-		return pgFault(err, "look beside %s", s.set)
-	}
 	what := map[string]string{
 		"available": "available already: %d; the old workers run those", "running": "running: %d; the old workers finish those",
 		"pending": "pending: %d; they stay", "discarded": "discarded: %d; they stay",
 	}
-	var state string
-	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&state, &n}, func() error {
-		r.Notes = append(r.Notes, fmt.Sprintf(what[state], n))
-		return nil
-	})
-	if err != nil {
-		return pgFault(err, "look beside %s", s.set)
-	}
-	return nil
+	var err error
+	r.Notes, err = query(ctx, o, "look beside "+s.set, func(row pgx.CollectableRow) (string, error) {
+		var state string
+		var n int64
+		err := row.Scan(&state, &n)
+		return fmt.Sprintf(what[state], n), err
+	}, "select state::text, count(*) from "+o.table.name+" t where t.queue = $1 and t.state::text in ('available', 'running', 'pending', 'discarded') group by 1 order by 1", s.name)
+	return err
 }
