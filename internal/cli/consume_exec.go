@@ -289,7 +289,7 @@ func (p *printedMessages) messages(d *punctual.Delivery) ([]punctual.NewMessage,
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		m, err := parseLine(line, "", nil)
+		m, err := new(pushFlags).line(line, "")
 		if err != nil {
 			return nil, fmt.Errorf("line %d of what the command printed: %w", number, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // typed returns v, which was parsed from the command line or from a line of input, and makes the
@@ -52,6 +53,14 @@ func durationVar(flags *pflag.FlagSet, p *time.Duration, name, usage string) {
 	parsedVar(flags, p, name, usage, "duration", readDuration)
 }
 
+// durationTextVar adds a flag that takes a duration and keeps its text for a member of JSON.
+func durationTextVar(flags *pflag.FlagSet, p *wire.Given, name, usage string) {
+	parsedVar(flags, p, name, usage, "duration", func(s string) (wire.Given, error) {
+		_, err := readDuration(s)
+		return wire.Given(s), err
+	})
+}
+
 // givenDurationVar adds a flag that leaves p nil unless it is given.
 func givenDurationVar(flags *pflag.FlagSet, p **time.Duration, name, usage string) {
 	parsedVar(flags, p, name, usage, "duration", func(s string) (*time.Duration, error) {
@@ -65,13 +74,23 @@ func readDuration(s string) (time.Duration, error) { return typed(notation.Parse
 // timeVar adds a flag that takes a time as readTime understands it. The zero Time says that the
 // flag was not given, so it is refused.
 func (a *app) timeVar(flags *pflag.FlagSet, p *time.Time, name, usage string) {
-	parsedVar(flags, p, name, usage, "time", func(s string) (time.Time, error) {
-		t, err := a.readTime(s)
-		if err == nil && t.IsZero() {
-			err = usagef("time %s cannot be told from none: use a later one", stamp(t))
-		}
-		return t, err
+	parsedVar(flags, p, name, usage, "time", a.readGivenTime)
+}
+
+// timeTextVar is timeVar for a member of JSON.
+func (a *app) timeTextVar(flags *pflag.FlagSet, p *wire.Given, name, usage string) {
+	parsedVar(flags, p, name, usage, "time", func(s string) (wire.Given, error) {
+		t, err := a.readGivenTime(s)
+		return wire.Given(wire.TimeText(t)), err
 	})
+}
+
+func (a *app) readGivenTime(s string) (time.Time, error) {
+	t, err := a.readTime(s)
+	if err == nil && t.IsZero() {
+		err = usagef("time %s cannot be told from none: use a later one", stamp(t))
+	}
+	return t, err
 }
 
 // timeForms says what --at takes.

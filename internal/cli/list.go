@@ -346,13 +346,7 @@ and then names a cursor; --after CURSOR continues behind them.`,
 // query returns the query that the flags describe, except for --last, which counts back from the
 // store's clock.
 func (f *finishedFlags) query(topic string, local *time.Location) (q punctual.FinishedQuery, err error) {
-	ways := 0
-	for _, given := range []bool{f.day.on != "", f.from != "" || f.to != "", f.last != 0} {
-		if given {
-			ways++
-		}
-	}
-	if ways > 1 {
+	if given(f.day.on != "", f.from != "" || f.to != "", f.last != 0) > 1 {
 		return q, usagef("--on, --last, and --from with --to say the time in different ways: use one of them")
 	}
 	q = punctual.FinishedQuery{Topic: topic, Outcome: punctual.Outcome(f.outcome), Descending: f.page.newest}

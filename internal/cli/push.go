@@ -16,19 +16,18 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
+// pushFlags are the flags of push. Most of them are members of item, a message as the HTTP
+// interface takes it.
 type pushFlags struct {
-	when        whenFlags
-	id          string
-	headers     []string
-	maxAttempts int
-	expire      time.Duration
-	dropExpired bool
-	attributes  storekit.Attributes
-	spread      time.Duration
-	ifExists    string
-	replace     bool
-	ifDue       time.Time
-	ndjson      bool
+	item            wire.PushItem
+	when            whenFlags
+	headers         []string
+	spread          time.Duration
+	replace, ndjson bool
+
+	// due is the time of when, and with has the headers. read sets both.
+	due  punctual.When
+	with map[string]string
 }
 
 func newPush(a *app) *cobra.Command {
@@ -59,14 +58,13 @@ flag, --expire 1h for instance, is for the lines that do not have the member the
 		},
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		options, err := f.options()
-		if err != nil {
+		if err := f.read(); err != nil {
 			return err
 		}
 		if f.ndjson {
-			return a.pushLines(ctx, args, options)
+			return a.pushLines(ctx, args, &f)
 		}
-		return a.pushOne(ctx, args[0], args[1], options)
+		return a.pushOne(ctx, args[0], args[1], &f)
 	})
 	f.register(a, cmd.Flags())
 	return cmd
@@ -74,16 +72,16 @@ flag, --expire 1h for instance, is for the lines that do not have the member the
 
 func (f *pushFlags) register(a *app, flags *pflag.FlagSet) {
 	f.when.register(a, flags)
-	flags.StringVar(&f.id, "id", "", "name the message; pushing the same ID again keeps the first (see --if-exists)")
+	flags.StringVar((*string)(&f.item.ID), "id", "", "name the message; pushing the same ID again keeps the first (see --if-exists)")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "deliver the message at most this often (default: as the topic says)")
-	durationVar(flags, &f.expire, "expire", "stop delivering the message this long after its due time")
-	flags.BoolVar(&f.dropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
-	attributeFlags(flags, &f.attributes)
+	flags.IntVar(&f.item.MaxAttempts, "max-attempts", 0, "deliver the message at most this often (default: as the topic says)")
+	durationTextVar(flags, &f.item.Expire, "expire", "stop delivering the message this long after its due time")
+	flags.BoolVar(&f.item.DropExpired, "drop-expired", false, "drop the message when it expires, instead of keeping it among the dead")
+	attributeFlags(flags, &f.item.Attributes)
 	durationVar(flags, &f.spread, "spread", "deliver later by a random part of this, so that many messages do not fall due at once")
-	flags.StringVar(&f.ifExists, "if-exists", "keep", "when the ID is in use: `keep|replace|replace-dead|fail`; keep fails when it is dead")
+	flags.StringVar((*string)(&f.item.IfExists), "if-exists", "keep", "when the ID is in use: `keep|replace|replace-dead|fail`; keep fails when it is dead")
 	flags.BoolVar(&f.replace, "replace", false, "the same as --if-exists replace")
-	a.timeVar(flags, &f.ifDue, "if-due", "with --replace: replace only a message that is due at this time, as 'punctual get' shows it")
+	a.timeTextVar(flags, &f.item.IfDue, "if-due", "with --replace: replace only a message that is due at this time, as 'punctual get' shows it")
 	flags.BoolVar(&f.ndjson, "ndjson", false, "read many messages from standard input, one JSON object per line")
 }
 
@@ -91,11 +89,11 @@ func (f *pushFlags) checkArgs(args []string) error {
 	switch {
 	case f.ndjson && len(args) > 1:
 		return usagef("with --ndjson the bodies come from standard input: give at most a TOPIC")
-	case f.ndjson && f.id != "":
+	case f.ndjson && f.item.ID != "":
 		return usagef("--id names one message: with --ndjson put \"id\" into the lines")
-	case f.replace && f.ifExists != "keep" && f.ifExists != "replace":
-		return usagef("--replace and --if-exists %s are both given: use one", f.ifExists)
-	case !f.ifDue.IsZero() && (f.id == "" || !f.replaces()):
+	case f.replace && f.item.IfExists != "keep" && f.item.IfExists != "replace":
+		return usagef("--replace and --if-exists %s are both given: use one", f.item.IfExists)
+	case f.item.IfDue != "" && (f.item.ID == "" || !f.replace && f.item.IfExists != "replace"):
 		return usagef("--if-due goes with --id and --replace: it is the due time of the message that is to be replaced")
 	case !f.ndjson && len(args) != 2:
 		return usagef("push takes a TOPIC and a BODY (%d arguments given): see 'punctual push --help'", len(args))
@@ -103,53 +101,52 @@ func (f *pushFlags) checkArgs(args []string) error {
 	return nil
 }
 
-func (f *pushFlags) replaces() bool { return f.replace || f.ifExists == "replace" }
-
-// options turns the flags into what Compose takes.
-func (f *pushFlags) options() ([]punctual.PushOption, error) {
-	w, err := f.when.when()
-	if err != nil {
-		return nil, err
+// read reads the flags, and refuses what would be wrong for every message before a store is made.
+func (f *pushFlags) read() (err error) {
+	if f.due, err = f.when.when(); err != nil {
+		return err
 	}
-	var o []punctual.PushOption
-	if f.when.given() {
-		o = append(o, w)
+	if f.with, err = readHeaders(f.headers); err != nil {
+		return err
 	}
-	if f.id != "" {
-		o = append(o, punctual.ID(f.id))
+	if f.replace {
+		f.item.IfExists = "replace"
 	}
-	headers, err := readHeaders(f.headers)
-	if err != nil {
-		return nil, err
-	}
-	if headers != nil {
-		o = append(o, punctual.Headers(headers))
-	}
-	if f.maxAttempts < 0 {
-		return nil, usagef("max attempts %d: use 1 to %d", f.maxAttempts, limits.MaxAttemptsLimit)
-	}
-	o = append(o, punctual.MaxAttempts(f.maxAttempts), punctual.Expire(f.expire), punctual.Spread(f.spread))
-	o = append(o, attributeOptions(f.attributes)...)
-	if f.dropExpired {
-		o = append(o, punctual.DropExpired())
-	}
-	switch {
-	case !f.ifDue.IsZero():
-		o = append(o, punctual.ReplaceIfDue(f.ifDue))
-	case f.replaces():
-		o = append(o, punctual.Replace())
-	case f.ifExists == "keep":
-	case f.ifExists == "replace-dead":
-		o = append(o, punctual.ReplaceDead())
-	case f.ifExists == "fail":
-		o = append(o, punctual.FailIfExists())
-	default:
-		return nil, usagef("--if-exists %q: use keep, replace, replace-dead or fail", f.ifExists)
-	}
-	return o, nil
+	_, err = typed(f.message("any", nil))
+	return err
 }
 
-func (a *app) pushOne(ctx context.Context, topic, body string, options []punctual.PushOption) error {
+// message returns the message that the flags describe.
+func (f *pushFlags) message(topic string, body []byte) (punctual.NewMessage, error) {
+	item := f.item
+	item.Topic, item.Body = wire.Given(topic), wire.BodyOf(body)
+	m, err := f.compose(&item)
+	if err != nil {
+		return m, err
+	}
+	return m, storekit.CheckPush(&m, limits.DefaultMaxBody)
+}
+
+// compose makes the message of an item, with the time of the flags if the item has none, and with
+// their headers and spread.
+func (f *pushFlags) compose(item *wire.PushItem) (punctual.NewMessage, error) {
+	m, err := item.Message()
+	if err != nil {
+		return m, err
+	}
+	due := f.due
+	switch {
+	case !m.Due.IsZero():
+		due = punctual.At(m.Due)
+	case item.In != "":
+		due = punctual.In(m.Delay)
+	}
+	c, err := punctual.Compose(m.Topic, nil, due, punctual.Spread(f.spread), punctual.Headers(f.with), punctual.Headers(m.Headers))
+	m.Due, m.Delay, m.Headers = c.Due, c.Delay, c.Headers
+	return m, err
+}
+
+func (a *app) pushOne(ctx context.Context, topic, body string, f *pushFlags) error {
 	content := []byte(body)
 	if body == "-" {
 		var err error
@@ -157,11 +154,8 @@ func (a *app) pushOne(ctx context.Context, topic, body string, options []punctua
 			return err
 		}
 	}
-	m, err := punctual.Compose(topic, content, options...)
+	m, err := f.message(topic, content)
 	if err != nil {
-		return err
-	}
-	if err := storekit.CheckPush(&m, limits.DefaultMaxBody); err != nil {
 		return err // before a store is made for it
 	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {

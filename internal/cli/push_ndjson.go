@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -29,7 +29,6 @@ const (
 // lineJSON is one line of input: an item as the HTTP interface takes it, or what list prints.
 type lineJSON struct {
 	wire.PushItem
-	DropExpired *bool `json:"drop_expired,omitzero"` // in the place of that of PushItem: false takes --drop-expired back
 	// The other members that list prints, so that its lines can be pushed. State has to be one that
 	// can be pushed; the members behind it are ignored.
 	Expires         wire.Time `json:"expires,omitzero"`
@@ -53,21 +52,17 @@ type inputLine struct {
 	err    error
 }
 
-func (a *app) pushLines(ctx context.Context, args []string, options []punctual.PushOption) error {
-	topic := ""
-	if len(args) == 1 {
-		topic = args[0]
+func (a *app) pushLines(ctx context.Context, args []string, f *pushFlags) error {
+	topic := strings.Join(args, "")
+	if topic != "" {
 		if err := storekit.CheckTopic(topic); err != nil {
 			return err
 		}
 	}
-	if err := checkOptions(options); err != nil {
-		return err
-	}
 	return a.withStore(ctx, orCreate, func(s punctual.Store) error {
 		p := linePusher{app: a, store: s, size: sizeOf(a.in)}
 		p.bar = a.newBar(p.message(), p.size)
-		read := func(put func(inputLine, int) bool) error { return readLines(a.in, topic, options, put) }
+		read := func(put func(inputLine, int) bool) error { return readLines(a.in, topic, f, put) }
 		err := p.end(inBatches(ctx, batchLines, read, p.push))
 		p.bar.Stop(err)
 		return err
@@ -105,15 +100,6 @@ func sizeOf(in io.Reader) int64 {
 		return 0
 	}
 	return max(0, info.Size()-at)
-}
-
-// checkOptions refuses flags that are wrong for every line before a store is made for them.
-func checkOptions(options []punctual.PushOption) error {
-	m, err := punctual.Compose("any", nil, options...)
-	if err != nil {
-		return err
-	}
-	return storekit.CheckPush(&m, limits.DefaultMaxBody)
 }
 
 // linePusher pushes batches of lines and counts what became of them.
@@ -229,7 +215,7 @@ func (p *linePusher) result() error {
 
 // readLines parses the lines of in and puts each. It returns io.EOF at the end of in, or when put
 // returns false, and otherwise the error of reading.
-func readLines(in io.Reader, topic string, options []punctual.PushOption, put func(inputLine, int) bool) error {
+func readLines(in io.Reader, topic string, f *pushFlags, put func(inputLine, int) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var end int64
 	for number := int64(1); ; number++ {
@@ -245,7 +231,7 @@ func readLines(in io.Reader, topic string, options []punctual.PushOption, put fu
 		case tooLong:
 			l.err = err
 		case len(text) > 0:
-			l.m, l.err = parseLine(text, topic, options)
+			l.m, l.err = f.line(text, topic)
 		}
 		if (tooLong || len(text) > 0) && !put(l, len(line)) || errors.Is(err, io.EOF) {
 			return io.EOF
@@ -277,72 +263,30 @@ func readLine(r *bufio.Reader) (line []byte, length int64, err error) {
 	}
 }
 
-// parseLine makes a message of one line. What the line says takes precedence over topic and
-// options.
-func parseLine(text []byte, topic string, options []punctual.PushOption) (m punctual.NewMessage, err error) {
-	var l lineJSON
+// line makes a message of one line. What the line does not say is as topic and the flags say.
+func (f *pushFlags) line(text []byte, topic string) (m punctual.NewMessage, err error) {
+	l := lineJSON{PushItem: f.item}
+	l.Topic, l.Expire = wire.Given(topic), ""
 	if err := wire.DecodeRequest(text, &l); err != nil {
 		return m, err
 	}
-	said, err := l.Message()
-	if err != nil {
-		return m, err
-	}
-	own, err := l.options(&said)
-	if err != nil {
-		return m, err
-	}
-	if slices.ContainsFunc(own, isWhen) { // the time of the line takes the place of --in or --at
-		options = slices.DeleteFunc(slices.Clone(options), isWhen)
-	}
-	m, err = punctual.Compose(cmp.Or(said.Topic, topic), said.Body, append(options[:len(options):len(options)], own...)...)
-	if err != nil {
-		return m, err
-	}
-	if l.DropExpired != nil { // after Compose, because no option takes --drop-expired back
-		m.DropExpired = *l.DropExpired
-	}
-	if l.IfExists != "" {
-		m.IfExists, m.IfDue = said.IfExists, said.IfDue
-	}
-	return m, storekit.CheckPush(&m, limits.DefaultMaxBody)
-}
-
-func isWhen(o punctual.PushOption) bool {
-	_, is := o.(punctual.When)
-	return is
-}
-
-// options returns what the line gives beside topic and body as what Compose takes. said is the line
-// as a message.
-func (l *lineJSON) options(said *punctual.NewMessage) (o []punctual.PushOption, err error) {
 	switch l.State {
 	case "", "scheduled", "ready":
 	default:
-		return nil, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", term.Printable(l.State))
+		return m, usagef("the message is %s where the line comes from: only scheduled and ready ones are pushed; leave \"state\" out to push it all the same", term.Printable(l.State))
 	}
-	if !l.Expires.IsZero() {
-		if l.Expire != "" || said.Due.IsZero() {
-			return nil, usagef("\"expires\" goes with \"due\" or \"at\", and without \"expire\"")
-		}
-		o = append(o, punctual.Expire(max(time.Millisecond, time.Time(l.Expires).Sub(said.Due))))
+	expires := time.Time(l.Expires)
+	if !expires.IsZero() && (l.Expire != "" || l.Due == "" && l.At == "") {
+		return m, usagef("\"expires\" goes with \"due\" or \"at\", and without \"expire\"")
 	}
-	for _, member := range []struct {
-		given  bool
-		option punctual.PushOption
-	}{
-		{l.ID != "", punctual.ID(said.ID)},
-		{l.In != "", punctual.In(said.Delay)},
-		{!said.Due.IsZero(), punctual.At(said.Due)},
-		{l.Expire != "", punctual.Expire(said.ExpireAfter)},
-		{said.Headers != nil, punctual.Headers(said.Headers)},
-		{l.MaxAttempts != 0, punctual.MaxAttempts(said.MaxAttempts)},
-	} {
-		if member.given {
-			o = append(o, member.option)
-		}
+	l.Expire = cmp.Or(l.Expire, f.item.Expire)
+	if m, err = f.compose(&l.PushItem); err != nil {
+		return m, err
 	}
-	return append(o, l.attributes(said)...), nil
+	if !expires.IsZero() {
+		m.ExpireAfter = max(time.Millisecond, expires.Sub(m.Due))
+	}
+	return m, storekit.CheckPush(&m, limits.DefaultMaxBody)
 }
 
 // batchBytes bounds a batch of what is read from standard input, and so the memory.

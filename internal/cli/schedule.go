@@ -19,7 +19,6 @@ import (
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
-	"github.com/punctualmq/punctual/storekit"
 )
 
 func newSchedule(a *app) *cobra.Command {
@@ -56,53 +55,48 @@ func (a *app) withSchedules(ctx context.Context, create bool, f func(q *punctual
 }
 
 // timingFlags adds the flags that say when a schedule comes, beside its expression.
-func (a *app) timingFlags(flags *pflag.FlagSet, s *schedule.Schedule) {
-	flags.StringVar(&s.Zone, "zone", "", "the `ZONE` whose clock the expression means, like Europe/Berlin (default UTC)")
-	a.timeVar(flags, &s.From, "from", "the first instant at which it may come")
-	a.timeVar(flags, &s.Until, "until", "the last instant at which it may come")
-	flags.StringSliceVar(&s.Except, "except", nil, "`DAYS` on which it does not come: 2026-12-24, or 12-25 for every year")
-	durationVar(flags, &s.Spread, "spread", "come later by a part of this that topic and name decide, the same each time")
+func (a *app) timingFlags(flags *pflag.FlagSet, s *wire.ScheduleItem) {
+	flags.StringVar((*string)(&s.Zone), "zone", "", "the `ZONE` whose clock the expression means, like Europe/Berlin (default UTC)")
+	a.timeTextVar(flags, &s.From, "from", "the first instant at which it may come")
+	a.timeTextVar(flags, &s.Until, "until", "the last instant at which it may come")
+	flags.StringSliceVar((*[]string)(&s.Except), "except", nil, "`DAYS` on which it does not come: 2026-12-24, or 12-25 for every year")
+	durationTextVar(flags, &s.Spread, "spread", "come later by a part of this that topic and name decide, the same each time")
 }
 
-// scheduleFlags are the flags of put. Most of them set a field of s.
+// scheduleFlags are the flags of put. Most of them are members of item, a schedule as the HTTP
+// interface and sync take it.
 type scheduleFlags struct {
-	s               schedule.Schedule
-	body            string
-	headers         []string
-	overlap, missed string
-	attributes      storekit.Attributes
+	item    wire.ScheduleItem
+	body    string
+	headers []string
 }
 
 func (f *scheduleFlags) register(a *app, flags *pflag.FlagSet) {
-	a.timingFlags(flags, &f.s)
+	a.timingFlags(flags, &f.item)
 	flags.StringVar(&f.body, "body", "", "the body of the messages: text, `@FILE`, or - for standard input")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
-	registerPolicies(flags, &f.overlap, &f.missed, "skip", "latest")
-	durationVar(flags, &f.s.Grace, "grace", "how late a time may be stored before it counts as missed (default 1m)")
-	flags.Int64Var(&f.s.Limit, "limit", 0, "end after `N` messages; 0 is no limit")
-	flags.IntVar(&f.s.MaxDead, "max-dead", 0, "pause when `N` messages in a row are dead, 1 to 10; 0 is never")
-	flags.IntVar(&f.s.MaxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as the topic says)")
-	durationVar(flags, &f.s.ExpireAfter, "expire", "stop delivering a message this long after its due time")
-	flags.BoolVar(&f.s.DropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
-	attributeFlags(flags, &f.attributes)
+	registerPolicies(flags, (*string)(&f.item.Overlap), (*string)(&f.item.Missed), "skip", "latest")
+	durationTextVar(flags, &f.item.Grace, "grace", "how late a time may be stored before it counts as missed (default 1m)")
+	flags.Int64Var(&f.item.Limit, "limit", 0, "end after `N` messages; 0 is no limit")
+	flags.IntVar(&f.item.MaxDead, "max-dead", 0, "pause when `N` messages in a row are dead, 1 to 10; 0 is never")
+	flags.IntVar(&f.item.MaxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as the topic says)")
+	durationTextVar(flags, &f.item.Expire, "expire", "stop delivering a message this long after its due time")
+	flags.BoolVar(&f.item.DropExpired, "drop-expired", false, "drop a message when it expires, instead of keeping it among the dead")
+	attributeFlags(flags, &f.item.Attributes)
 }
 
 // schedule returns the schedule that the flags describe.
 func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s schedule.Schedule, err error) {
-	s = f.s
-	s.Topic, s.Name, s.Spec = topic, name, spec
-	s.SetAttributes(f.attributes)
-	if s.Overlap, err = schedule.ParseOverlap(f.overlap); err != nil {
+	headers, err := readHeaders(f.headers)
+	if err != nil {
 		return s, err
 	}
-	if s.Missed, err = schedule.ParseMissed(f.missed); err != nil {
+	body, err := a.bodyOf(f.body)
+	if err != nil {
 		return s, err
 	}
-	if s.Headers, err = readHeaders(f.headers); err != nil {
-		return s, err
-	}
-	s.Body, err = a.bodyOf(f.body)
-	return s, err
+	f.item.Spec, f.item.Body, f.item.Headers = wire.Given(spec), wire.BodyOf(body), wire.HeadersOf(headers)
+	return typed(f.item.Schedule(topic, name))
 }
 
 // readHeaders reads headers that are each written as NAME=VALUE.
@@ -279,7 +273,7 @@ func pauseWords(p *schedule.Paused) string {
 }
 
 func newSchedulePreview(a *app) *cobra.Command {
-	var s schedule.Schedule
+	var item wire.ScheduleItem
 	var next int
 	var after time.Time
 	cmd := &cobra.Command{
@@ -292,7 +286,11 @@ func newSchedulePreview(a *app) *cobra.Command {
   punctual schedule preview '30 2 * * *' --zone America/New_York --after 2027-03-13T00:00:00Z`,
 	}
 	cmd.RunE = a.action(func(_ context.Context, args []string) error {
-		s.Spec = args[0]
+		item.Spec = wire.Given(args[0])
+		s, err := typed(item.Schedule("", ""))
+		if err != nil {
+			return err
+		}
 		now := a.now()
 		start := after
 		if after.IsZero() {
@@ -314,7 +312,7 @@ func newSchedulePreview(a *app) *cobra.Command {
 		a.warn("preview", p.Warnings)
 		return nil
 	})
-	a.timingFlags(cmd.Flags(), &s)
+	a.timingFlags(cmd.Flags(), &item)
 	cmd.Flags().IntVar(&next, "next", 10, "how many times to show, 0 to 10000")
 	a.timeVar(cmd.Flags(), &after, "after", "show the times behind this one, in place of now")
 	return cmd

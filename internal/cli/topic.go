@@ -217,9 +217,15 @@ func newPausing(a *app, paused bool, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// purgeFlags are the flags of topic purge and dead purge; each has some of them.
+type purgeFlags struct {
+	state, before string
+	all, yes      bool
+	day           dayFlags
+}
+
 func newTopicPurge(a *app) *cobra.Command {
-	var yes bool
-	var state string
+	var f purgeFlags
 	cmd := &cobra.Command{
 		Use:   "purge TOPIC",
 		Short: "Remove messages without delivering them",
@@ -228,35 +234,15 @@ that are not dead, leased ones included. The topic and its settings stay.`,
 		Example: `  punctual topic purge order.cancel --yes
   punctual topic purge order.cancel --state scheduled --yes
   punctual topic purge order.cancel`,
-		RunE: a.action(func(ctx context.Context, args []string) error {
-			q := punctual.PurgeQuery{Topic: args[0]}
-			what, kind := "all messages of "+q.Topic+" that are not dead", ""
-			if state != "" {
-				var err error
-				if q.State, err = punctual.ParseState(state); err != nil {
-					return err
-				}
-				what, kind = "all "+state+" messages of "+q.Topic, state+" "
-			}
-			if err := a.confirm(q.Topic, what, yes); err != nil {
-				return err
-			}
-			return a.purge(ctx, q, kind)
-		}),
+		RunE: a.action(func(ctx context.Context, args []string) error { return f.purge(ctx, a, args[0]) }),
 	}
-	cmd.Flags().StringVar(&state, "state", "", "only `scheduled|ready|leased|dead` ones")
-	yesFlag(cmd, &yes)
+	cmd.Flags().StringVar(&f.state, "state", "", "only `scheduled|ready|leased|dead` ones")
+	yesFlag(cmd, &f.yes)
 	return cmd
 }
 
-type deadPurgeFlags struct {
-	all    bool
-	day    dayFlags
-	before string
-}
-
 func newDeadPurge(a *app) *cobra.Command {
-	var f deadPurgeFlags
+	f := purgeFlags{state: "dead", yes: true}
 	cmd := &cobra.Command{
 		Use:   "purge TOPIC (--all|--on DAY|--before TIME)",
 		Short: "Remove dead messages for good",
@@ -267,11 +253,10 @@ UTC, as in "dead list".`,
   punctual dead purge order.cancel --on 2026-11-20
   punctual dead purge order.cancel --before 2026-11-01`,
 		RunE: a.action(func(ctx context.Context, args []string) error {
-			q, err := f.query(args[0], a.localZone())
-			if err != nil {
-				return err
+			if given(f.all, f.day.on != "", f.before != "") != 1 {
+				return usagef("say which dead messages to remove: exactly one of --all, --on and --before")
 			}
-			return a.purge(ctx, q, "dead ")
+			return f.purge(ctx, a, args[0])
 		}),
 	}
 	cmd.Flags().BoolVar(&f.all, "all", false, "remove all dead messages")
@@ -280,36 +265,46 @@ UTC, as in "dead list".`,
 	return cmd
 }
 
-func (f *deadPurgeFlags) query(topic string, local *time.Location) (q punctual.PurgeQuery, err error) {
-	q = punctual.PurgeQuery{Topic: topic, State: punctual.StateDead}
-	given := 0
-	for _, g := range []bool{f.all, f.day.on != "", f.before != ""} {
-		if g {
-			given++
+// given counts the flags that were given.
+func given(flags ...bool) (n int) {
+	for _, f := range flags {
+		if f {
+			n++
 		}
 	}
-	if given != 1 {
-		return q, usagef("say which dead messages to remove: exactly one of --all, --on and --before")
-	}
-	q.From, q.To, err = f.day.bounds(local)
-	if err == nil && f.before != "" {
-		q.To, err = f.day.instant(f.before, local)
-	}
-	return q, err
+	return n
 }
 
-// purge removes messages of a topic, which must exist, and prints how many were removed. kind, such
-// as "dead ", is printed before the word for messages.
-func (a *app) purge(ctx context.Context, q punctual.PurgeQuery, kind string) error {
+// purge removes messages of a topic, which must exist, and prints how many were removed.
+func (f *purgeFlags) purge(ctx context.Context, a *app, topic string) (err error) {
+	q := punctual.PurgeQuery{Topic: topic}
+	what, kind := "all messages of "+topic+" that are not dead", ""
+	if f.state != "" {
+		if q.State, err = punctual.ParseState(f.state); err != nil {
+			return err
+		}
+		what, kind = "all "+f.state+" messages of "+topic, f.state+" "
+	}
+	if q.From, q.To, err = f.day.bounds(a.localZone()); err != nil {
+		return err
+	}
+	if f.before != "" {
+		if q.To, err = f.day.instant(f.before, a.localZone()); err != nil {
+			return err
+		}
+	}
+	if err := a.confirm(topic, what, f.yes); err != nil {
+		return err
+	}
 	return a.withInspector(ctx, mustExist, func(i punctual.Inspector, _ punctual.Store) error {
-		if _, err := topicStats(ctx, i, q.Topic); err != nil {
+		if _, err := topicStats(ctx, i, topic); err != nil {
 			return err
 		}
 		n, err := a.purgeWithBar(ctx, i, q)
 		if err != nil {
 			return err
 		}
-		return a.printPurged(q.Topic, n, kind)
+		return a.printPurged(topic, n, kind)
 	})
 }
 

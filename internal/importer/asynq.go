@@ -99,7 +99,7 @@ func asynqID(queue string, e *entry) string {
 
 // attemptsLeft turns a number of retries into one of attempts, without those already made.
 func attemptsLeft(t *taskMessage) int {
-	left := int64(t.retry) - int64(t.retried) + 1
+	left := t.retry - t.retried + 1
 	return int(min(max(left, 1), limits.MaxAttemptsLimit))
 }
 
@@ -109,7 +109,7 @@ func asynqHeaders(t *taskMessage, id string) (map[string]string, *problem) {
 		h[asynqHeaderID] = t.id
 	}
 	if t.retried > 0 {
-		h[asynqHeaderRetried] = strconv.Itoa(int(t.retried))
+		h[asynqHeaderRetried] = strconv.FormatInt(t.retried, 10)
 	}
 	if t.errorText != "" {
 		h[asynqHeaderError] = storekit.TrimError(t.errorText)
@@ -131,43 +131,24 @@ func asynqHeaders(t *taskMessage, id string) (map[string]string, *problem) {
 
 // taskMessage is what matters of asynq's message TaskMessage.
 type taskMessage struct {
-	typ, id, queue, errorText, group string
-	payload                          []byte
-	retry, retried                   int32
-	timeout, deadline                int64
-	headers                          map[string]string
+	typ, id, queue, errorText, group  string
+	payload                           []byte
+	retry, retried, timeout, deadline int64
+	headers                           map[string]string
 }
 
 // parseAsynq reads a task: internal/proto/asynq.proto of asynq v0.26.0. Fields that do not matter
 // here, and those of later versions, are passed over.
 func parseAsynq(b []byte) (*taskMessage, error) {
 	t := &taskMessage{headers: map[string]string{}}
-	err := fields(b, func(n protowire.Number, text []byte, number uint64) error {
-		switch n {
-		case 1:
-			t.typ = string(text)
-		case 2:
-			t.payload = text
-		case 3:
-			t.id = string(text)
-		case 4:
-			t.queue = string(text)
-		case 5:
-			t.retry = int32(number)
-		case 6:
-			t.retried = int32(number)
-		case 7:
-			t.errorText = string(text)
-		case 8:
-			t.timeout = int64(number)
-		case 9:
-			t.deadline = int64(number)
-		case 14:
-			t.group = string(text)
-		case 15:
-			return t.addHeader(text)
-		}
-		return nil
+	err := parseFields(b, map[protowire.Number]any{
+		1: &t.typ, 2: &t.payload, 3: &t.id, 4: &t.queue, 5: &t.retry, 6: &t.retried, 7: &t.errorText, 8: &t.timeout, 9: &t.deadline, 14: &t.group,
+		15: func(header []byte) error {
+			var name, value string
+			err := parseFields(header, map[protowire.Number]any{1: &name, 2: &value})
+			t.headers[name] = value
+			return err
+		},
 	})
 	if err == nil && t.typ == "" {
 		err = fmt.Errorf("it has no type")
@@ -175,25 +156,9 @@ func parseAsynq(b []byte) (*taskMessage, error) {
 	return t, err
 }
 
-// addHeader reads one entry of the map of headers.
-func (t *taskMessage) addHeader(b []byte) error {
-	var name, value string
-	err := fields(b, func(n protowire.Number, text []byte, _ uint64) error {
-		switch n {
-		case 1:
-			name = string(text)
-		case 2:
-			value = string(text)
-		}
-		return nil
-	})
-	t.headers[name] = value
-	return err
-}
-
-// fields calls f with each field of a protobuf message: its text if it has a length, or its number
-// if it is a varint.
-func fields(b []byte, f func(n protowire.Number, text []byte, number uint64) error) error {
+// parseFields reads a protobuf message. It sets what into has for the number of a field: a string,
+// bytes or a number. A list of strings gets a further one, and a function is called with the bytes.
+func parseFields(b []byte, into map[protowire.Number]any) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -214,8 +179,19 @@ func fields(b []byte, f func(n protowire.Number, text []byte, number uint64) err
 			return protowire.ParseError(n)
 		}
 		b = b[n:]
-		if err := f(num, text, number); err != nil {
-			return err
+		switch to := into[num].(type) {
+		case *string:
+			*to = string(text)
+		case *[]byte:
+			*to = text
+		case *int64:
+			*to = int64(number)
+		case *[]string:
+			*to = append(*to, string(text))
+		case func([]byte) error:
+			if err := to(text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -187,19 +187,7 @@ func (e *asynqEntry) key() string {
 
 func parseAsynqEntry(b []byte) (*asynqEntry, error) {
 	e := &asynqEntry{}
-	err := fields(b, func(n protowire.Number, text []byte, _ uint64) error {
-		switch n {
-		case 2:
-			e.spec = string(text)
-		case 3:
-			e.typ = string(text)
-		case 4:
-			e.payload = text
-		case 5:
-			e.options = append(e.options, string(text))
-		}
-		return nil
-	})
+	err := parseFields(b, map[protowire.Number]any{2: &e.spec, 3: &e.typ, 4: &e.payload, 5: &e.options})
 	if err == nil && (e.typ == "" || e.spec == "") {
 		err = fmt.Errorf("it has no type or no times")
 	}
