@@ -92,31 +92,14 @@ var bulkKinds = []bulkKind{
 	},
 }
 
-// bulkFlags are the flags of the subcommands; each subcommand has some of them.
+// bulkFlags are the flags of the subcommands; each subcommand has some of them. Most of them are
+// members of request, a bulk as the HTTP interface takes it.
 type bulkFlags struct {
-	state, reason, text, prefix, id string
-	from, to                        time.Time
-	headers                         []string
-	rate                            int
-	dryRun, yes                     bool
-	when                            whenFlags
-	by                              time.Duration
-}
-
-// readShift reads a duration with a sign.
-func readShift(s string) (time.Duration, error) {
-	size, earlier := strings.CutPrefix(s, "-")
-	if !earlier {
-		size = strings.TrimPrefix(s, "+")
-	}
-	d, err := readDuration(size)
-	switch {
-	case err == nil && d == 0:
-		err = usagef("a shift of 0 changes nothing: write it like +1d, 90m or -2h")
-	case earlier:
-		d = -d
-	}
-	return d, err
+	request wire.BulkRequest
+	reason  string
+	headers []string
+	yes     bool
+	when    whenFlags
 }
 
 func newBulkKind(a *app, k bulkKind) *cobra.Command {
@@ -131,7 +114,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if k.removes && !f.dryRun {
+			if k.removes && !f.request.DryRun {
 				if err := a.confirm(args[0], "all messages of "+args[0]+" that match", f.yes); err != nil {
 					return err
 				}
@@ -145,14 +128,14 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.state, "state", "", "only messages in this `STATE`: "+k.states)
-	a.timeVar(flags, &f.from, "from", "only messages at this `TIME` or later: when they are due, or died")
-	a.timeVar(flags, &f.to, "to", "only messages before this `TIME`")
-	flags.StringVar(&f.prefix, "id-prefix", "", "only messages whose ID begins with this `TEXT`")
+	flags.StringVar((*string)(&f.request.State), "state", "", "only messages in this `STATE`: "+k.states)
+	a.timeTextVar(flags, &f.request.From, "from", "only messages at this `TIME` or later: when they are due, or died")
+	a.timeTextVar(flags, &f.request.To, "to", "only messages before this `TIME`")
+	flags.StringVar((*string)(&f.request.Prefix), "id-prefix", "", "only messages whose ID begins with this `TEXT`")
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header, `NAME=VALUE` (repeatable)")
-	flags.StringVar(&f.text, "error", "", "only messages whose last failure has this `TEXT`")
-	flags.IntVar(&f.rate, "rate", 0, "change at most `N` messages a second; 0 is no bound")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "count what would be changed, and change nothing")
+	flags.StringVar((*string)(&f.request.Error), "error", "", "only messages whose last failure has this `TEXT`")
+	flags.IntVar(&f.request.Rate, "rate", 0, "change at most `N` messages a second; 0 is no bound")
+	flags.BoolVar(&f.request.DryRun, "dry-run", false, "count what would be changed, and change nothing")
 	if k.dead {
 		registerReason(cmd, &f.reason)
 	}
@@ -164,8 +147,11 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 		f.when.registerNow(flags)
 	}
 	if k.do == bulk.Shift {
-		parsedVar(flags, &f.by, "by", "move the due time by this much: +1d, 90m, -2h", "shift", readShift)
-		flags.StringVar(&f.id, "id", "", "name the shift, so that it is made once for a day however often the command is given")
+		parsedVar(flags, &f.request.By, "by", "move the due time by this much: +1d, 90m, -2h", "shift", func(s string) (wire.Given, error) {
+			_, err := typed(wire.ParseShift("by", s))
+			return wire.Given(s), err
+		})
+		flags.StringVar((*string)(&f.request.ID), "id", "", "name the shift, so that it is made once for a day however often the command is given")
 	}
 	registerCompletion(cmd, "state", fixedValues("scheduled", "ready", "leased", "dead"))
 	return cmd
@@ -173,19 +159,14 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 
 // bulk returns the bulk that the flags describe. It leaves most checks to bulk.Run.
 func (f *bulkFlags) bulk(k bulkKind, topic string) (b bulk.Job, err error) {
-	b = bulk.Job{
-		Do: k.do, By: f.by, ID: f.id, DryRun: f.dryRun, Rate: f.rate,
-		Select: bulk.Selection{Topic: topic, From: f.from, To: f.to, Error: f.text, IDPrefix: f.prefix},
-	}
-	if f.state != "" {
-		if b.Select.State, err = typed(punctual.ParseState(f.state)); err != nil {
-			return b, err
-		}
-	}
-	if b.Select.Reason, err = parseReason(f.reason); err != nil {
+	f.request.Do = k.do.String()
+	if f.request.Header, err = readHeaders(f.headers); err != nil {
 		return b, err
 	}
-	if b.Select.Headers, err = readHeaders(f.headers); err != nil {
+	if b, err = typed(f.request.Bulk(topic)); err != nil {
+		return b, err
+	}
+	if b.Select.Reason, err = parseReason(f.reason); err != nil {
 		return b, err
 	}
 	b.When, err = f.when.when()

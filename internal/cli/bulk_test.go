@@ -104,7 +104,8 @@ func TestBulkUsage(t *testing.T) {
 		text string
 	}{
 		{"shift visits", "use whole milliseconds, like 1h or -90m"},
-		{"shift visits --by 0h", "a shift of 0"},
+		{"shift visits --by 0h", "use whole milliseconds, like 1h or -90m"},
+		{"shift visits --by --1h", "negative"},
 		{"reschedule visits", "use --in, --at or --now"},
 		{"reschedule visits --in 1h --now", "use one"},
 		{"cancel visits --state dead --yes", "not possible"},

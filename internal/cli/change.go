@@ -185,8 +185,8 @@ come.`
 const ifDueHelp = `--if-due changes the one message that is named only if it is due at that time, as 'punctual get'
 shows it. Otherwise somebody has changed it since: its outcome is "changed", and it stays as it is.`
 
-// byIDFlags are --topic and --if-due of the commands that change messages by their IDs. The --if-due
-// of push is in pushFlags.
+// byIDFlags are --topic and --if-due of the commands that change messages by their IDs. The
+// --if-due of push is in pushFlags.
 type byIDFlags struct {
 	topic string
 	ifDue time.Time

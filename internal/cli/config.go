@@ -200,50 +200,41 @@ func (c *config) text(cmd *cobra.Command) (string, error) {
 	var out strings.Builder
 	var failed error
 	settable(cmd, func(f *pflag.Flag) {
-		from := c.of[f.Name]
-		if from == "" {
-			from = "default"
-		}
-		var value any = redacted(f.Value.String())
-		if values, ok := f.Value.(pflag.SliceValue); ok {
-			var list []string
-			for _, v := range values.GetSlice() {
-				list = append(list, redacted(v))
+		text, from := f.Value.String(), cmp.Or(c.of[f.Name], "default")
+		stands := defaultInUsage.FindStringSubmatch(f.Usage)
+		if from == "default" && (text == "" || text == "[]" || text == "0" && stands != nil) {
+			if stands != nil && text != "[]" {
+				fmt.Fprintf(&out, "# from: default, which is %s\n", stands[1])
 			}
-			value = list
-		}
-		line := fmt.Appendf(nil, "%s: %v\n", f.Name, value) // as it is: a number or a word
-		if text := []string{"string", "stringSlice", "stringArray"}; slices.Contains(text, f.Value.Type()) {
-			var err error
-			line, err = yaml.Dump(map[string]any{f.Name: value})
-			failed = errors.Join(failed, err)
-		}
-		if from == "default" && !many(f) && slices.Contains([]string{"", "0"}, f.Value.String()) {
-			if m := defaultInUsage.FindStringSubmatch(f.Usage); m != nil {
-				from = "default, which is " + m[1]
-				fmt.Fprintf(&out, "# from: %s\n# %s:\n", from, f.Name)
-				return
-			}
-		}
-		empty := f.Value.String() == "" || f.Value.String() == "[]"
-		switch {
-		case empty && from == "default":
 			fmt.Fprintf(&out, "# %s:\n", f.Name)
-		default:
-			fmt.Fprintf(&out, "# from: %s\n%s", from, line)
+			return
 		}
+		line, err := lineOf(f)
+		failed = errors.Join(failed, err)
+		fmt.Fprintf(&out, "# from: %s\n%s", from, line)
 	})
 	return out.String(), failed
+}
+
+// lineOf returns the value of a flag as a line of YAML, or several.
+func lineOf(f *pflag.Flag) ([]byte, error) {
+	var value any = redacted(f.Value.String())
+	if many, ok := f.Value.(pflag.SliceValue); ok {
+		var list []string
+		for _, v := range many.GetSlice() {
+			list = append(list, redacted(v))
+		}
+		value = list
+	}
+	if slices.Contains([]string{"string", "stringSlice", "stringArray"}, f.Value.Type()) {
+		return yaml.Dump(map[string]any{f.Name: value})
+	}
+	return fmt.Appendf(nil, "%s: %v\n", f.Name, value), nil // as it is: a number or a word
 }
 
 // defaultInUsage matches the part of a flag's help that has the default for which an empty value,
 // or 0, stands.
 var defaultInUsage = regexp.MustCompile(`\(default:? ([^;)]+)`)
-
-func many(f *pflag.Flag) bool {
-	_, is := f.Value.(pflag.SliceValue)
-	return is
-}
 
 // redacted returns value, with xxxxx in place of the password if value is a URL that has one,
 // before the host or among the parameters.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/punctualmq/punctual/internal/wire"
 )
 
 // configured is a command with flags of several kinds.
@@ -71,7 +73,7 @@ func TestConfigPrecedence(t *testing.T) {
 			t.Errorf("%q %q %q: %v", c.args, c.env, c.file, err)
 			continue
 		}
-		text := strings.Join([]string{got.name, got.cmd.Flag("count").Value.String(), got.lasts.String(), strings.Join(got.hosts, " ")}, ":")
+		text := strings.Join([]string{got.name, got.cmd.Flag("count").Value.String(), wire.DurationText(got.lasts), strings.Join(got.hosts, " ")}, ":")
 		if text != c.want {
 			t.Errorf("%q %q %q: %s, want %s", c.args, c.env, c.file, text, c.want)
 		}

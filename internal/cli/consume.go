@@ -182,7 +182,7 @@ const drainLimit = 365 * 24 * time.Hour
 // empty, or something fails, such as the writing of a line. Then the worker drains.
 func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f consumeFlags) error {
 	topics = withoutRepeats(topics)
-	c := newConsumer(a, topics, f)
+	c := &consumer{app: a, topics: topics, flags: f}
 	run, end := context.WithCancel(ctx)
 	defer end()
 	c.end = end
@@ -204,8 +204,12 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 		Middleware:      append([]worker.Middleware{c.stopAtWriteError, c.count}, around...),
 		Observer:        &punctual.Observer{OnSettle: c.settled},
 	})
+	handle := c.print
+	if f.exec != "" {
+		handle = c.execute
+	}
 	for _, topic := range topics {
-		w.Handle(topic, c.handler())
+		w.Handle(topic, punctual.HandlerFunc(handle))
 	}
 
 	var watching sync.WaitGroup
@@ -263,17 +267,6 @@ type consumer struct {
 
 	mu  sync.Mutex
 	err error // what ended the run early; guarded by mu
-}
-
-func newConsumer(a *app, topics []string, f consumeFlags) *consumer {
-	return &consumer{app: a, topics: topics, flags: f}
-}
-
-func (c *consumer) handler() punctual.Handler {
-	if c.flags.exec == "" {
-		return punctual.HandlerFunc(c.print)
-	}
-	return punctual.HandlerFunc(c.execute)
 }
 
 // print writes the line of a message. The message is acked only after that.

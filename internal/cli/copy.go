@@ -264,7 +264,7 @@ func (c *copier) copyAll(ctx context.Context) error {
 		// A message that falls due while the scheduled ones are listed is found among the ready
 		// ones.
 		for _, state := range []punctual.State{punctual.StateScheduled, punctual.StateReady} {
-			if err := c.pages(ctx, t.Topic, state, func(ms []punctual.Info) error { return c.copyPage(ctx, t, ms) }); err != nil {
+			if err := c.copyState(ctx, t, state); err != nil {
 				return fmt.Errorf("topic %s: %w", t.Topic, err)
 			}
 		}
@@ -349,20 +349,15 @@ func (c *copier) targetEmits(ctx context.Context) bool {
 // meanwhile.
 const copyBatch = 200
 
-func (c *copier) pages(ctx context.Context, topic string, state punctual.State, each func([]punctual.Info) error) error {
-	q := punctual.ListQuery{Topic: topic, State: state, Limit: copyBatch}
+func (c *copier) copyState(ctx context.Context, t *copiedTopic, state punctual.State) error {
+	q := punctual.ListQuery{Topic: t.Topic, State: state, Limit: copyBatch}
 	for {
 		page, err := c.from.List(ctx, q)
-		if err != nil {
+		if err == nil && len(page.Messages) > 0 {
+			err = c.copyPage(ctx, t, page.Messages)
+		}
+		if q.After = page.Next; err != nil || q.After == "" {
 			return err
-		}
-		if len(page.Messages) > 0 {
-			if err := each(page.Messages); err != nil {
-				return err
-			}
-		}
-		if q.After = page.Next; q.After == "" {
-			return nil
 		}
 	}
 }
@@ -390,13 +385,9 @@ func (c *copier) copyPage(ctx context.Context, t *copiedTopic, ms []punctual.Inf
 			}
 		}
 	}
-	c.count(len(ms))
-	return nil
-}
-
-func (c *copier) count(n int) {
-	c.done += int64(n)
+	c.done += int64(len(ms))
 	c.bar.Set(c.done)
+	return nil
 }
 
 // copyOf returns a message to push that is like the stored message m. It has the attempts that m

@@ -34,7 +34,7 @@ and the record of the earlier one.`,
   punctual get order-42 --json`,
 		RunE: a.action(func(ctx context.Context, ids []string) error {
 			return a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-				return a.get(ctx, i, finishedRecords{s}, topic, ids)
+				return a.get(ctx, i, s, topic, ids)
 			})
 		}),
 	}
@@ -42,22 +42,24 @@ and the record of the earlier one.`,
 	return cmd
 }
 
-func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, topic string, ids []string) error {
+func (a *app) get(ctx context.Context, i punctual.Inspector, s punctual.Store, topic string, ids []string) error {
 	places, err := lookUp(ctx, i, topic, ids)
 	if err != nil {
 		return err
 	}
 	var missing []string
 	for _, p := range places {
-		m, err := getFound(ctx, i, p)
-		stored := err == nil
-		if stored {
-			err = a.showMessage(m)
+		stored := false
+		if p.topic != "" {
+			m, err := i.Get(ctx, p.topic, p.id)
+			if stored = err == nil; stored {
+				err = a.showMessage(m)
+			}
+			if err != nil && storekit.ErrorCode(err) != "not_found" {
+				return err
+			}
 		}
-		if err != nil && storekit.ErrorCode(err) != "not_found" {
-			return err
-		}
-		records, err := k.of(ctx, i, p)
+		records, err := finishedRecords(ctx, i, s, p)
 		if err != nil {
 			return err
 		}
@@ -88,13 +90,10 @@ func (a *app) get(ctx context.Context, i punctual.Inspector, k finishedRecords, 
 	return nil
 }
 
-// finishedRecords reads the records of finished messages that a store keeps, if it keeps any.
-type finishedRecords struct{ store punctual.Store }
-
-// of returns the finished records of an ID: the one in the topic of p, or those in all topics if p
-// has no topic. It returns none if the store keeps no records.
-func (k finishedRecords) of(ctx context.Context, i punctual.Inspector, p found) (records []punctual.Finished, err error) {
-	keeper, err := punctual.As[punctual.FinishedKeeper](k.store)
+// finishedRecords returns the finished records of an ID: the one in the topic of p, or those in all
+// topics if p has no topic. It returns none if the store keeps no records.
+func finishedRecords(ctx context.Context, i punctual.Inspector, s punctual.Store, p found) (records []punctual.Finished, err error) {
+	keeper, err := punctual.As[punctual.FinishedKeeper](s)
 	if err != nil {
 		return nil, nil
 	}
@@ -150,13 +149,6 @@ func (a *app) showRows(rows view.Rows) {
 	for _, r := range rows {
 		a.printf("%-12s %s\n", r[0], term.Printable(r[1]))
 	}
-}
-
-func getFound(ctx context.Context, i punctual.Inspector, f found) (punctual.Info, error) {
-	if f.topic == "" {
-		return punctual.Info{}, punctual.ErrNotFound
-	}
-	return i.Get(ctx, f.topic, f.id)
 }
 
 func (a *app) showMessage(m punctual.Info) error {

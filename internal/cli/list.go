@@ -42,8 +42,8 @@ type listFlags struct {
 	page                 pageFlags
 }
 
-// list shows the messages of the topic in args, or if that is empty of all topics but the audit log,
-// one after the other.
+// list shows the messages of the topic in args. If args is empty, it shows those of all topics but
+// the audit log, one topic after the other.
 func (f *listFlags) list(ctx context.Context, a *app, args []string) (err error) {
 	states := []punctual.State{punctual.StateLeased, punctual.StateReady, punctual.StateScheduled, punctual.StateDead}
 	if f.state != "" {

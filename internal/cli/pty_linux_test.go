@@ -269,7 +269,7 @@ func TestTopOnATerminal(t *testing.T) {
 		type_("", "durability")
 		type_("gt", "SCHEDULED")
 		type_("\r", "order-42")
-		type_("\r", "next due")
+		type_("\r", "created")
 		type_("q", "\x1b[?1049l") // brings back the screen as it was before
 		if code := <-done; code != exitOK {
 			t.Errorf("exit %d", code)

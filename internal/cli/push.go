@@ -246,7 +246,7 @@ func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err erro
 		a.Due, err = w.app.readTime(w.at)
 	}
 	if err == nil && w.at != "" && a.Due.IsZero() {
-		err = usagef("time %s cannot be told from none: use --in 0s", stamp(a.Due))
+		err = usagef("time %s cannot be told from none: use --in 0s or --now", stamp(a.Due))
 	}
 	a.Due = a.Due.Round(0).In(time.UTC)
 	return a, err

@@ -437,7 +437,7 @@ func registerCompletion(cmd *cobra.Command, flag string, complete cobra.Completi
 
 // The JSON that scripts rely on. What a store holds is printed as a server answers it, by the types
 // of package wire. The other shapes stand beside a command that prints them, such as amendJSON in
-// lookup.go, or in this file. Members are only ever added, which TestMembers checks for most
+// change.go, or in this file. Members are only ever added, which TestMembers checks for most
 // commands by testdata/members.txt. Times, except for that of version, are RFC 3339 in UTC with
 // exactly three digits of milliseconds, by the store's clock unless the shape says otherwise.
 

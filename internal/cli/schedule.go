@@ -234,7 +234,7 @@ See 'punctual schedule --help' for what an expression may be.`,
 	return cmd
 }
 
-// showChanged shows a schedule after a change. With --json result is the result of the change, which
+// showChanged shows a schedule after a change. result is the result of the change for --json; it
 // may be empty.
 func (a *app) showChanged(ctx context.Context, q *punctual.Queue, topic, name, result string) error {
 	info, err := schedule.Get(ctx, q, topic, name)

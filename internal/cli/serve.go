@@ -333,7 +333,7 @@ func (a *app) showServing(listeners []net.Listener, f *runFlags) error {
 	}
 	a.printf("Try:  curl %s-d hello '%s/v1/topics/greetings/messages?in=5s'\n", options, url)
 	a.printf("      curl %s-X POST '%s/v1/topics/greetings/claim?wait=10s'\n", options, url)
-	if !f.console.off && strings.HasPrefix(out.Listen[0], scheme) {
+	if !f.noConsole && strings.HasPrefix(out.Listen[0], scheme) {
 		a.printf("Look: %s/\n", out.Listen[0])
 	}
 	return a.out.failed()

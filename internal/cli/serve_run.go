@@ -41,7 +41,9 @@ type runFlags struct {
 	limits     server.Limits
 	// connections bounds the open connections; 0 is the default of server.ServeOptions.
 	connections int
-	console     consoleFlags
+	// noConsole, hideBodies and showHeaders say what the console shows.
+	noConsole, hideBodies bool
+	showHeaders           []string
 }
 
 func (f *runFlags) addTo(cmd *cobra.Command) {
@@ -62,7 +64,9 @@ func (f *runFlags) addTo(cmd *cobra.Command) {
 	flags.IntVar(&f.limits.MaxTopics, "max-topics", 0, "how many topics there may be for clients to make another (default: 10000)")
 	flags.IntVar(&f.limits.MaxWaiting, "max-waiting", 0, "how many claims and streams of one client may be under way (default: 10000)")
 	flags.Float64Var(&f.limits.Rate, "rate", 0, "how many requests one client may send in a second (default: 20000)")
-	f.console.addTo(cmd)
+	flags.BoolVar(&f.noConsole, "no-console", false, "serve the interface alone, without pages for people")
+	flags.BoolVar(&f.hideBodies, "console-hide-bodies", false, "show no bodies and headers of messages in the console")
+	flags.StringArrayVar(&f.showHeaders, "console-show-header", nil, "show the header `NAME` all the same (repeatable)")
 	flags.IntVar(&f.connections, "max-connections", 0, "how many connections may be open (default: 16384)")
 }
 
@@ -76,9 +80,6 @@ func (f *runFlags) check(a *app) (err error) {
 		if _, err := typed(slo.Parse(f.objective)); err != nil {
 			return err
 		}
-	}
-	if err := f.console.check(); err != nil {
-		return err
 	}
 	switch {
 	case (f.tls.Cert == "") != (f.tls.Key == ""):
@@ -95,6 +96,10 @@ func (f *runFlags) check(a *app) (err error) {
 		return usagef("--max-connections %d: use 1 or more, or 0 for the default", f.connections)
 	case f.topicLimit < 1:
 		return usagef("--metrics-topics %d: use 1 or more", f.topicLimit)
+	case f.noConsole && (f.hideBodies || len(f.showHeaders) > 0):
+		return usagef("--no-console goes without --console-hide-bodies and --console-show-header")
+	case len(f.showHeaders) > 0 && !f.hideBodies:
+		return usagef("--console-show-header goes with --console-hide-bodies, which hides the other ones")
 	}
 	return nil
 }
@@ -226,30 +231,6 @@ func reportToSystemd(ctx context.Context, s punctual.Store, log *slog.Logger) (w
 	return func() { <-done }
 }
 
-// consoleFlags are the flags of serve that say what the console shows.
-type consoleFlags struct {
-	off        bool
-	hideBodies bool
-	headers    []string
-}
-
-func (f *consoleFlags) addTo(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.BoolVar(&f.off, "no-console", false, "serve the interface alone, without pages for people")
-	flags.BoolVar(&f.hideBodies, "console-hide-bodies", false, "show no bodies and headers of messages in the console")
-	flags.StringArrayVar(&f.headers, "console-show-header", nil, "show the header `NAME` all the same (repeatable)")
-}
-
-func (f *consoleFlags) check() error {
-	switch {
-	case f.off && (f.hideBodies || len(f.headers) > 0):
-		return usagef("--no-console goes without --console-hide-bodies and --console-show-header")
-	case len(f.headers) > 0 && !f.hideBodies:
-		return usagef("--console-show-header goes with --console-hide-bodies, which hides the other ones")
-	}
-	return nil
-}
-
 // consoleServer has the functions of the server that the console calls.
 type consoleServer struct {
 	authenticate func(*http.Request) (*access.Principal, error)
@@ -258,11 +239,11 @@ type consoleServer struct {
 
 // newConsole returns the console of a store, or nil when the flags turn it off.
 func (a *app) newConsole(s punctual.Store, f *runFlags, beside consoleServer) (*console.Console, error) {
-	if f.console.off {
+	if f.noConsole {
 		return nil, nil
 	}
 	return console.New(s, &console.Options{
-		Version: a.version(), HideBodies: f.console.hideBodies, ShowHeaders: f.console.headers, Logger: a.logger(), API: "/",
+		Version: a.version(), HideBodies: f.hideBodies, ShowHeaders: f.showHeaders, Logger: a.logger(), API: "/",
 		LoginByToken: f.tokens != "", Consumers: beside.consumers, Authenticate: beside.authenticate,
 	})
 }
