@@ -93,7 +93,7 @@ client: ## Have clients in TypeScript and Go generated from /openapi.json, and t
 cluster: ## Read the chart, the manifests and the Compose file as Helm, Kubernetes, KEDA and Compose do (needs a network)
 	cd packaging/cluster && go vet ./... && $(TOOL) staticcheck ./... && go test -count=1 -v ./...
 newcomer: ## Do what the README says, command by command, in an empty directory (1 minute)
-	PUNCTUAL_NEWCOMER=1 $(LONG) -run '^TestReadmeCommands$$' ./internal/cli
+	PUNCTUAL_NEWCOMER=1 $(LONG) -run '^TestReadmeCommands$$' ./cmd/punctual/internal/cli
 
 # How many random histories, kills and power cuts make torture goes through for each store. Each test logs what it did.
 CYCLES ?= 2000

@@ -189,7 +189,7 @@ func TestLinesAreCounted(t *testing.T) {
 	if n := lines([]byte(text)); n != 6 {
 		t.Errorf("%d lines, want 6", n)
 	}
-	for dir, want := range map[string]string{".": "punctual", "internal/cli/top": "internal/cli", "diskstore/internal/record": "diskstore", "access/tokens": "access"} {
+	for dir, want := range map[string]string{".": "punctual", "cmd/punctual/internal/cli/top": "cmd", "internal/wire": "internal/wire", "diskstore/internal/record": "diskstore", "access/tokens": "access"} {
 		if got := budgetOf(dir); got != want {
 			t.Errorf("%s counts towards %s, want %s", dir, got, want)
 		}

@@ -38,7 +38,7 @@ func TestDocsExamples(t *testing.T) {
 		for _, example := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			command, want, _ := strings.Cut(example, "\n")
 			if strings.HasPrefix(command, "punctual ") {
-				continue // TestServe in internal/cli runs the command
+				continue // TestServe in cmd/punctual/internal/cli runs the command
 			}
 			examples++
 			if got := shell.run(command); !like(want).MatchString(got) {

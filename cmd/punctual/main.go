@@ -6,7 +6,7 @@ import (
 	"runtime"
 	_ "time/tzdata" // schedules and the console need time zones also in a container that has no files of them
 
-	"github.com/punctualmq/punctual/internal/cli"
+	"github.com/punctualmq/punctual/cmd/punctual/internal/cli"
 )
 
 func main() {

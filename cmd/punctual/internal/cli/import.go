@@ -1,0 +1,382 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/cmd/punctual/internal/cli/term"
+	"github.com/punctualmq/punctual/internal/importer"
+)
+
+// fromVariable names the source as --from does. Other users of the machine can see the arguments of
+// a process, but not its environment.
+const fromVariable = "PUNCTUAL_IMPORT_FROM"
+
+// redisFrom is the help of --from for a Redis.
+const redisFrom = "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... (" + fromVariable + ")"
+
+func newImport(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Take over what another delayed queue holds in Redis or PostgreSQL",
+		Long: `Import takes over the delayed messages that another system holds in Redis or PostgreSQL: none lost,
+and none delivered twice by the import.
+
+Without --yes nothing is changed: the command counts what is there, says when it is due, shows
+samples, and lists what cannot be imported and why.
+
+With --yes each message is taken out of the other system in one step on its server, so that no old
+consumer can have it as well, and is then pushed here. After a run was killed, the same command goes
+on where it ended, and two runs at once do no harm. Producers and consumers of the other system may
+go on meanwhile. Messages that cannot be imported stay where they are, and the exit code is 1.
+
+docs/importing.md has the steps for each system, with both systems running side by side.`,
+		Example: `  punctual import zset jobs --topic jobs --from redis://localhost/0
+  punctual import redisson --from redis://localhost/0 --store redis://localhost/1
+  punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes
+  punctual import river --from postgres://localhost/shop --yes`,
+	}
+	for _, k := range importKinds {
+		cmd.AddCommand(newImportKind(a, k))
+	}
+	return cmd
+}
+
+// importFlags are the flags that all kinds have, and --map, which most have. The other flags of
+// single kinds set fields of opt.
+type importFlags struct {
+	from, rejects string
+	yes, dryRun   bool
+	maps          []string
+	opt           importer.Options
+}
+
+// add adds the flags that all kinds have, and --map if mapped is the word for what has a name in
+// the other system.
+func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
+	from := redisFrom
+	if f.opt.Kind.InPostgres() {
+		from = "the database to import from: `postgres://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
+	}
+	flags.StringVar(&f.from, "from", "", from)
+	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, which is the default without --yes")
+	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` for all messages")
+	flags.Int64Var(&f.opt.Limit, "limit", 0, "import at most `N` messages; 0 is no limit")
+	durationVar(flags, &f.opt.Leave, "leave", "leave messages to the old consumers that are due or will be within this `DURATION`")
+	durationVar(flags, &f.opt.Spread, "spread", "deliver messages whose time has passed over this `DURATION`, not all at once")
+	flags.BoolVar(&f.opt.Follow, "follow", false, "go on until interrupted, and take over what old producers still add")
+	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
+	durationVar(flags, &f.opt.DedupeWindow, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
+	flags.StringVar((*string)(&f.opt.Uncertain), "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
+	if mapped != "" {
+		flags.StringArrayVar(&f.maps, "map", nil, "import one "+mapped+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
+	}
+}
+
+// options checks the flags, and returns them as options of the importer.
+func (f *importFlags) options(a *app, names []string) (importer.Options, error) {
+	o := f.opt
+	if len(names) > 0 {
+		o.Names = names
+	}
+	o.Target, o.Logger = a.storeFingerprint(), a.logger()
+	switch {
+	case f.yes && f.dryRun:
+		return o, usagef("--yes and --dry-run contradict each other: use one")
+	case o.Follow && !f.yes:
+		return o, usagef("--follow imports: use it with --yes")
+	case f.yes && o.Kind == importer.ZSet && o.Unit == 0:
+		return o, usagef("say what the scores count with --unit s or --unit ms: a run without --yes shows what they look like")
+	case f.yes && strings.HasPrefix(a.storeName(), "mem:"):
+		return o, usagef("a store in memory is gone when this command ends: name another one with --store")
+	case o.Limit < 0:
+		return o, usagef("limit %d is negative: use 0 for no limit", o.Limit)
+	}
+	for _, m := range f.maps {
+		at := strings.LastIndex(m, "=")
+		if at < 1 || at == len(m)-1 {
+			return o, usagef("map %q is not understood: write it like oldname=new.topic", m)
+		}
+		if o.Topics == nil {
+			o.Topics = map[string]string{}
+		}
+		o.Topics[m[:at]] = m[at+1:]
+	}
+	return o, nil
+}
+
+// storeFingerprint returns a hash of the name of the store without user and password, which tells
+// apart the stores that messages may be imported into.
+func (a *app) storeFingerprint() string {
+	kind, where, _ := strings.Cut(a.storeName(), ":")
+	if kind == "disk" {
+		if full, err := filepath.Abs(where); err == nil {
+			where = full
+		}
+	} else if at := strings.LastIndex(where, "@"); at >= 0 {
+		where = "//" + where[at+1:]
+	}
+	sum := sha256.Sum256([]byte(kind + ":" + where))
+	return hex.EncodeToString(sum[:8])
+}
+
+// action is the RunE of all kinds.
+func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
+	return a.action(func(ctx context.Context, args []string) error {
+		o, err := f.options(a, args)
+		if err != nil {
+			return err
+		}
+		from := f.from
+		if from == "" {
+			from = a.getenv(fromVariable)
+		}
+		if from == "" {
+			if o.Kind.InPostgres() {
+				return usagef("name the database to import from, with --from postgres://HOST:PORT/DATABASE or %s", fromVariable)
+			}
+			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
+		}
+		return a.importFrom(ctx, from, o, f)
+	})
+}
+
+// importFrom surveys the source, or with --yes imports from it, and shows what came of that.
+func (a *app) importFrom(ctx context.Context, from string, o importer.Options, f *importFlags) (err error) {
+	rejects, err := a.openRejects(f.rejects)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rejects.close()) }()
+	o.Rejected = rejects.write
+
+	message := "looked at"
+	if f.yes {
+		message = "imported"
+	}
+	bar := &term.Bar{}
+	o.Started = func(total int64) {
+		if o.Follow {
+			total = 0
+		}
+		bar = a.newBar(message, total)
+	}
+	o.Progress = func(done int64) { bar.Set(done) }
+	im, hangUp, err := importer.Open(ctx, from, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := hangUp(); closing != nil {
+			err = errors.Join(err, fmt.Errorf("close the connection to the source: %w", closing))
+		}
+	}()
+	report, err := a.lookOrMove(ctx, im, f.yes)
+	bar.Stop(err)
+	return a.endImport(report, rejects, f, err)
+}
+
+func (a *app) lookOrMove(ctx context.Context, im *importer.Importer, yes bool) (report *importer.Report, err error) {
+	if !yes {
+		return im.Survey(ctx)
+	}
+	opened := a.withStore(ctx, orCreate, func(s punctual.Store) error {
+		report, err = im.Move(ctx, s)
+		return nil
+	})
+	return report, errors.Join(err, opened)
+}
+
+// endImport shows the report, also that of a run that failed, and returns the error with which the
+// command ends.
+func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, err error) error {
+	if r == nil || len(r.Sets) == 0 && err != nil {
+		return err
+	}
+	if showing := a.showImport(r, f); showing != nil {
+		return errors.Join(err, showing)
+	}
+	rejects.showRest(a, f.rejects)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("nothing is lost, the same command goes on: %w", err)
+	case err != nil:
+		return err
+	case r.Rejects() > 0:
+		return &failure{
+			code: codeSomeFailed, exit: exitError, definite: r.Add(func(s *importer.SetReport) int64 { return s.Stored + s.Duplicates + s.Dropped }) == 0,
+			text: fmt.Sprintf("not imported, and left where they are: %d; the reasons are above, or with --rejects in a file", r.Rejects()),
+		}
+	}
+	return nil
+}
+
+// unitVar adds --unit, which takes s or ms.
+func unitVar(flags *pflag.FlagSet, p *time.Duration, usage string) {
+	parsedVar(flags, p, "unit", usage, "s|ms", func(s string) (time.Duration, error) {
+		unit, ok := map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}[s]
+		if !ok {
+			return 0, usagef("unit %q: use s or ms", s)
+		}
+		return unit, nil
+	})
+}
+
+const importZSetHelp = `Import what a program keeps in a plain sorted set. The member is the body. The score is the time
+at which it is due, in seconds or milliseconds since 1970. Without --yes and --unit the unit is
+guessed from the scores, and shown.
+
+A message's ID is made from key, score and member, so that the same one is never stored twice.
+
+Consumers that remove a member first and work on it only if the removal succeeded may run
+meanwhile. For those that work first and remove afterwards use --leave with more time than they
+need for one message.`
+
+const importZSetExample = `  punctual import zset jobs --topic jobs --from redis://localhost
+  punctual import zset jobs --topic jobs --from redis://localhost --unit s --yes
+  punctual import zset jobs --topic jobs --from redis://localhost --unit s --leave 1m --yes`
+
+const importBeeHelp = `Import what BeeDelayQueue keeps: the messages that wait, of the topics that are named, or of all
+that are found. Each keeps its ID, body and time, and goes into the topic of the same name. How
+often it was tried and when it was created are in the headers beedelayqueue-retry-count and
+beedelayqueue-create-time.
+
+Messages that were delivered and not acked yet stay, because a consumer may be working on them.
+When no old consumer runs any more, --part order,ack takes those over, too. Discarded messages
+stay.`
+
+const importBeeExample = `  punctual import beedelayqueue --from redis://localhost/1
+  punctual import beedelayqueue orderCancel --from redis://localhost/1 --yes
+  punctual import beedelayqueue orderCancel --map orderCancel=order.cancel --from redis://localhost/1 --yes
+  punctual import beedelayqueue --part order,ack --from redis://localhost/1 --yes`
+
+const importRedissonHelp = `Import what Redisson's delayed queues (RDelayedQueue) hold: of the queues that are named, or of all
+that are found. Each element goes into the topic that has the queue's name. What a client has
+moved to the destination queue already stays for the old consumers.
+
+--codec says how the bodies were written. raw keeps the bytes as they are, whatever wrote them.
+string (StringCodec) and json (JsonJacksonCodec) do so, too, and refuse what is not UTF-8 or JSON.
+json-text takes the text out of JSON strings.`
+
+const importRedissonExample = `  punctual import redisson --from redis://localhost
+  punctual import redisson orders --codec json --from redis://localhost --yes
+  punctual import redisson orders --topic order.cancel --codec json-text --from redis://localhost --yes`
+
+const importAsynqHelp = `Import the tasks that asynq has scheduled, and those that wait for a retry. They are those of the
+queues that are named, or of all that are found. A task's payload is the body; its type, timeout
+and last error are in the headers asynq-type, asynq-timeout and asynq-error, beside its own. It
+keeps its ID if that is a UUID, as asynq makes them; one that a program chose is in the header
+asynq-id. The retries that are left become attempts, and its deadline its expiry.
+
+A task goes into the topic that has the queue's name; with --by-type into that of its type. A unique
+lock stays with asynq until its time is over; asynq's retention has no counterpart. Tasks that
+are pending, active, grouped or archived stay.`
+
+const importAsynqExample = `  punctual import asynq --from redis://localhost
+  punctual import asynq default critical --from redis://localhost --yes
+  punctual import asynq --by-type --part scheduled --from redis://localhost --yes`
+
+const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
+the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
+primary key; it becomes the message's ID, so that the program can cancel by it. The due time is a
+timestamp, or a number of seconds or milliseconds since 1970 (--unit). A body is taken byte for
+byte from a bytea, and as text from any other type.
+
+--where is a condition in SQL that only pending rows meet. Imported rows are deleted from the
+table. Rows that a transaction has locked stay, so consumers that select with FOR UPDATE and
+delete in the same transaction may run meanwhile. Those that mark a row as running, work, and
+delete it later may run if --where leaves such rows out.
+
+Do not import rows of a table that has other uses, such as orders. Push a message for each of
+them, or let Reconcile do so (docs/reconcile.md).`
+
+const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
+  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
+  punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes`
+
+const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
+queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
+kind, priority, tags, metadata and last error are in the headers river-kind, river-priority,
+river-tags, river-metadata and river-error. Its ID is river- and the number that it had. The
+attempts that are left stay.
+
+A job goes into the topic that has the queue's name; with --by-type into that of its kind. River
+frees the key of a unique job with it, so that old producers may insert the same again. Jobs
+that are available, running, pending or done stay.`
+
+const importRiverExample = `  punctual import river --from postgres://localhost/shop
+  punctual import river default mail --from postgres://localhost/shop --yes
+  punctual import river --by-type --part scheduled --from postgres://localhost/shop --yes`
+
+// importKind is a subcommand of import.
+type importKind struct {
+	kind                      importer.Kind
+	use, short, long, example string
+	mapped                    string // the word for what --map maps; empty without --map
+	flags                     func(flags *pflag.FlagSet, o *importer.Options)
+}
+
+var importKinds = []importKind{
+	{
+		importer.ZSet, "zset KEY", "Import from a plain sorted set", importZSetHelp, importZSetExample, "",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			unitVar(flags, &o.Unit, "what the scores count: `s|ms`")
+		},
+	},
+	{
+		importer.BeeDelayQueue, "beedelayqueue [TOPIC...]", "Import from BeeDelayQueue", importBeeHelp, importBeeExample, "topic",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.StringSliceVar(&o.Parts, "part", nil, "which messages: `order,ack`; default order")
+		},
+	},
+	{
+		importer.Redisson, "redisson [QUEUE...]", "Import from Redisson's delayed queue", importRedissonHelp, importRedissonExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.StringVar((*string)(&o.Codec), "codec", "raw", "how the bodies were written: `raw|string|json|json-text`")
+		},
+	},
+	{
+		importer.Asynq, "asynq [QUEUE...]", "Import from asynq", importAsynqHelp, importAsynqExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the type of a task is its topic")
+			flags.StringSliceVar(&o.Parts, "part", nil, "which tasks: `scheduled,retry`; default both")
+		},
+	},
+	{
+		importer.Postgres, "postgres TABLE", "Import from a table in PostgreSQL", importPostgresHelp, importPostgresExample, "",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.StringVar(&o.Columns.ID, "id", "", "the `COLUMN` that names a row")
+			flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
+			flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
+			flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
+			unitVar(flags, &o.Unit, "what a due time that is a number counts: `s|ms`")
+		},
+	},
+	{
+		importer.River, "river [QUEUE...]", "Import from River", importRiverHelp, importRiverExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the kind of a job is its topic")
+			flags.StringSliceVar(&o.Parts, "part", nil, "which jobs: `scheduled,retryable`; default both")
+			flags.StringVar(&o.Table, "table", "", "River's `TABLE`, where it is not found as river_job: schema.river_job")
+		},
+	},
+}
+
+func newImportKind(a *app, k importKind) *cobra.Command {
+	f := &importFlags{opt: importer.Options{Kind: k.kind}}
+	cmd := &cobra.Command{Use: k.use, Short: k.short, Long: k.long, Example: k.example, RunE: f.action(a)}
+	f.add(cmd.Flags(), k.mapped)
+	k.flags(cmd.Flags(), &f.opt)
+	return cmd
+}

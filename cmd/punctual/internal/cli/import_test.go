@@ -1,0 +1,231 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/internal/wire"
+)
+
+// jobs is a Redis in which add fills a sorted set called jobs, and a store on disk to import it
+// into.
+type jobs struct {
+	*shell
+	server *redisrig.Server
+	from   string
+}
+
+func newJobs(t *testing.T) *jobs {
+	t.Helper()
+	server := redisrig.Start(t, "--appendonly", "no")
+	return &jobs{newShell(t), server, "redis://" + server.Addr}
+}
+
+// do sends a command to the source.
+func (j *jobs) do(words ...string) string {
+	j.t.Helper()
+	reply, err := j.server.Do(words...)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return reply
+}
+
+func (j *jobs) add(member, score string) { j.do("ZADD", "jobs", score, member) }
+
+// left is how many jobs have not been taken.
+func (j *jobs) left() int {
+	j.t.Helper()
+	n, err := strconv.Atoi(j.do("ZCARD", "jobs"))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return n
+}
+
+func TestImportLooksFirst(t *testing.T) {
+	j := newJobs(t)
+	j.add("close order 42", "4102488000")
+	j.add("close order 43", "4102488001.5")
+	j.add("long ago", "1.5e9")
+	runOn(t, "disk:"+j.dir, "import", "zset", "jobs", "--topic", "orders", "--from", j.from).ok().contains(
+		"jobs", "orders", "2100-01-01T12:00:00.000Z", "close order 42", "--unit s", "--spread", "Nothing was changed")
+	runOn(t, "disk:"+j.dir, "import", "zset", "jobs", "--topic", "orders", "--from", j.from, "--json").ok().printsJSON(
+		`{"kind":"zset","dry_run":true,"unit":"s","unit_guessed":true,"unfinished":0,"sets":[{"name":"jobs","key":"jobs","topic":"orders","found":3,"staged":0,"rejected":{},"left":0,` +
+			`"survey":{"importable":3,"overdue":1,"first_due":"2017-07-14T02:40:00.000Z","last_due":"2100-01-01T12:00:01.500Z","topics":{"orders":3}}}]}`)
+	if _, err := os.Stat(j.dir); !os.IsNotExist(err) {
+		t.Errorf("a dry run made a store: %v", err)
+	}
+	if n := j.left(); n != 3 {
+		t.Errorf("%d messages are left after a dry run, want 3", n)
+	}
+}
+
+func TestImport(t *testing.T) {
+	j := newJobs(t)
+	j.add("close order 42", "4102488000")
+	j.add("never\x1b[2J", "1e300")
+	rejects := filepath.Join(t.TempDir(), "rejects.ndjson")
+	args := []string{"import", "zset", "jobs", "--topic", "orders", "--from", j.from, "--unit", "s", "--rejects", rejects, "--yes"}
+	r := runOn(t, "disk:"+j.dir, args...).exits(exitError, "left where they are: 1", "never", "after the year 9999", rejects)
+	r.contains("punctual topic set orders --dedupe-window 0s")
+	if strings.Contains(r.err, "\x1b") {
+		t.Errorf("standard error has a control character of the member: %q", r.err)
+	}
+	text, err := os.ReadFile(rejects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line rejectJSON
+	if err := wire.DecodeAnswer(text, &line); err != nil || string(line.Member) != "never\x1b[2J" || line.Reason != "score" || line.Key != "jobs" || line.Score != "1e+300" {
+		t.Errorf("--rejects wrote %s, %v", text, err)
+	}
+	runOn(t, "disk:"+j.dir, "list", "orders", "--json").ok().contains(`"body":"close order 42"`, `"due":"2100-01-01T12:00:00.000Z"`)
+	runOn(t, "disk:"+j.dir, append(args, "--json")...).exits(exitError).printsJSON(
+		`{"kind":"zset","dry_run":false,"unit":"s","unfinished":0,"sets":[{"name":"jobs","key":"jobs","topic":"orders","found":1,"staged":0,"rejected":{"score":1},"left":0,` +
+			`"moved":{"stored":0,"duplicates":0,"gone":0,"returned":0,"dropped":0,"remaining":1,"still_staged":0}}]}`)
+}
+
+func TestImportIntoTheSameRedis(t *testing.T) {
+	j := newJobs(t)
+	for n := range 3 {
+		topic := fmt.Sprintf("t%d", n)
+		body := fmt.Sprintf(`{"id":"%d","topic":"%s","body":"b","execTime":4000000000,"retryCount":1,"createTime":1}`, n, topic)
+		j.do("ZADD", "BeeDelay:Queue:Order:"+topic, "4000000000", body)
+	}
+	runOn(t, j.from, "import", "beedelayqueue", "--from", j.from, "--map", "t1=other", "--yes").ok()
+	runOn(t, j.from, "topics").ok().contains("t0", "other", "t2")
+	runOn(t, j.from, "get", "1", "--topic", "other", "--json").ok().contains(`"beedelayqueue-retry-count":"1"`)
+	runOn(t, j.from, "import", "beedelayqueue", "--from", j.from).ok().contains("nothing of beedelayqueue is there")
+}
+
+func TestImportUsage(t *testing.T) {
+	for text, args := range map[string][]string{
+		"--from":               {"zset", "jobs", "--topic", "t"},
+		"a topic":              {"zset", "jobs", "--from", "redis://h"},
+		"redis://user":         {"zset", "jobs", "--topic", "t", "--from", "http://u:secret@h"},
+		"--unit s or":          {"zset", "jobs", "--topic", "t", "--from", "redis://h", "--yes"},
+		"use s or ms":          {"zset", "jobs", "--unit", "m"},
+		"contradict":           {"asynq", "--from", "redis://h", "--yes", "--dry-run"},
+		"--yes":                {"asynq", "--from", "redis://h", "--follow"},
+		"oldname=new.topic":    {"asynq", "--from", "redis://h", "--map", "a"},
+		"not understood":       {"asynq", "--from", "redis://h", "--map", "a="},
+		"raw, string":          {"redisson", "--from", "redis://h", "--codec", "kryo"},
+		"scheduled or retry":   {"asynq", "--from", "redis://h", "--part", "pending"},
+		"unknown":              {"kafka"},
+		"leave, push, drop or": {"asynq", "--from", "redis://h", "--uncertain", "guess"},
+	} {
+		r := runOn(t, "disk:none", append([]string{"import"}, args...)...).exits(exitUsage, text)
+		if strings.Contains(r.err, "secret") {
+			t.Errorf("standard error tells the password: %s", r.err)
+		}
+	}
+	runOn(t, "mem:", "import", "asynq", "--from", "redis://h", "--yes").exits(exitUsage, "in memory")
+}
+
+// The command is killed with -9 up to five times, at whatever it is doing then, and run once more.
+// Each message arrives exactly once.
+func TestImportKilled(t *testing.T) {
+	const n = 6000
+	j := newJobs(t)
+	add := []string{"ZADD", "jobs"}
+	for i := range n {
+		add = append(add, strconv.Itoa(1_700_000_000+i), fmt.Sprint("job ", i))
+	}
+	j.do(add...)
+	args := []string{"import", "zset", "jobs", "--topic", "t", "--from", j.from, "--unit", "s", "--yes"}
+	killed := 0
+	for left := n; killed < 5 && left > n/4; left = j.left() {
+		p := j.start(args...)
+		waitUntil(t, "the import has taken some", func() bool { return j.left() < left })
+		p.signal(syscall.SIGKILL)
+		p.wait()
+		killed++
+	}
+	j.run(args...).ok()
+	if keys := j.do("KEYS", "*"); keys != "" {
+		t.Errorf("the source still has %q", keys)
+	}
+	out := j.run("consume", "t", "--until-empty").ok().out
+	seen := map[string]int{}
+	for line := range strings.Lines(out) {
+		var d wire.Delivery
+		if err := wire.DecodeAnswer([]byte(line), &d); err != nil {
+			t.Fatal(err)
+		}
+		seen[string(d.Body.Text)]++
+	}
+	for i := range n {
+		if m := fmt.Sprint("job ", i); seen[m] != 1 {
+			t.Errorf("%s arrived %d times, want once (P1, P7)", m, seen[m])
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d different messages arrived, want %d", len(seen), n)
+	}
+	t.Logf("killed %d times", killed)
+}
+
+// A run with --follow takes a message over, leaves nothing in staging, and ends with 0 when it is
+// interrupted.
+func TestImportInterrupted(t *testing.T) {
+	j := newJobs(t)
+	j.add("a", "4e9")
+	p := j.start("import", "zset", "jobs", "--topic", "t", "--from", j.from, "--unit", "s", "--yes", "--follow")
+	waitUntil(t, "a is taken over", func() bool { return j.do("KEYS", "*") == "" })
+	p.signal(syscall.SIGINT)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit %d, standard error %q; want 0", code, p.errs.String())
+	}
+	j.run("stats", "t", "--json").ok().contains(`"scheduled":1`)
+}
+
+// If the file for --rejects cannot be opened, nothing is imported.
+func TestImportWithoutRejectsFile(t *testing.T) {
+	j := newJobs(t)
+	j.add("a", "4e9")
+	runOn(t, "disk:"+j.dir, "import", "zset", "jobs", "--topic", "t", "--from", j.from, "--unit", "s", "--yes",
+		"--rejects", filepath.Join(t.TempDir(), "none", "file")).exits(exitError, "--rejects")
+	if n := j.left(); n != 1 {
+		t.Errorf("%d messages are left, want 1", n)
+	}
+}
+
+// Rows are imported from a program's own table in PostgreSQL, and jobs from that of River.
+func TestImportFromPostgres(t *testing.T) {
+	server := pgrig.Start(t)
+	do := func(statements ...string) string {
+		t.Helper()
+		out, err := server.Do(statements...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	do("create table jobs (id int primary key, run_at timestamptz, payload jsonb)",
+		`insert into jobs values (7, '2096-10-02 07:06:40+00', '{"order": 7}'), (8, null, '{}')`)
+	river, err := os.ReadFile("../../../../internal/importer/testdata/river/schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(string(river), "insert into river_job (args, kind, max_attempts, state, scheduled_at) values ('{}', 'close', 3, 'scheduled', '2096-10-02 07:06:40+00')")
+	store, from := "disk:"+newShell(t).dir, server.URL("postgres")
+	table := []string{"import", "postgres", "jobs", "--id", "id", "--due", "run_at", "--body", "payload", "--topic", "orders", "--from", from}
+	runOn(t, store, append(table, "--yes", "--where", "run_at is not null")...).ok().contains("jobs", "orders")
+	if got := do("select count(*) from jobs", "select count(*) from punctual_import"); got != "1\n0" {
+		t.Errorf("left in the table and in staging: %q, want 1 and 0", got)
+	}
+	runOn(t, store, "get", "7", "--topic", "orders").ok().contains(`{"order": 7}`, "2096-10-02T07:06:40.000Z")
+	runOn(t, store, "import", "river", "--from", from, "--yes").ok().contains("default (scheduled)")
+	runOn(t, store, "get", "river-1", "--topic", "default").ok().contains("river-kind")
+	runOn(t, store, "import", "river").exits(exitUsage, "postgres://")
+}
