@@ -112,9 +112,12 @@ latency-redis: deps ## Ask a server's latency log how long scripts take, whateve
 
 # What make bench measures: a regular expression; cd bench && go run . list names the scenarios.
 ONLY ?= .
-bench: ## Measure, and write docs/performance.md with its charts (2 hours; ONLY=^redis: 15 minutes)
+bench: ## Measure, and write the tables and charts of docs/performance.md and docs/lab/measurements.md (2 hours; ONLY=^redis: 15 minutes)
 	@tools/deps.sh tests bench
 	cd bench && go run . run -only '$(ONLY)' && go run . report
+docs: ## Write what programs make of docs: cli-commands.md, and the tables and charts of what was measured (3 minutes)
+	go generate ./internal/cli
+	cd bench && go run . report
 testbench: deps ## Check and test the programs that measure, a module of their own (5 minutes)
 	cd bench && go vet ./... && $(TOOL) staticcheck ./... && go test -vet=off -shuffle=on ./...
 

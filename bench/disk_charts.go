@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// charts are the charts of docs/performance.md about the embedded store.
+// charts are the charts about the embedded store.
 var charts = []picture{
 	{"lateness.svg", latenessChart},
 	{"schedule.svg", scheduleChart},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tables are the tables of docs/performance.md about the embedded store.
+// tables are the tables about the embedded store.
 var tables = []table{
 	{"machine", machineTable},
 	{"aims", aimsTable},

@@ -346,7 +346,7 @@ func stored(rs []punctual.PushResult, err error) error {
 	return err
 }
 
-// followTables are the tables of docs/performance.md about follow-ups, groups and bulk changes.
+// followTables are the tables about follow-ups, groups and bulk changes.
 var followTables = []table{{"follow", followTable}, {"groups", groupsTable}, {"bulk", bulkTable}}
 
 func followTable(r run) string {

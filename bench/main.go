@@ -8,7 +8,7 @@
 //	bench run -only 'follow|groups|bulk'   measure follow-ups and groups on each store, and a bulk change on the embedded one (about 8 minutes)
 //	bench run -only ^server       measure the server beside others (about 10 minutes)
 //	bench run -only steady -quick measure a part, with much smaller sizes
-//	bench report                  turn the results into docs/performance.md and docs/img/*.svg
+//	bench report                  write the tables of docs/performance.md and docs/lab/measurements.md, and the charts
 //	bench list                    name the scenarios
 //
 // Each round of a scenario runs in a process of its own, so that each round has its own memory and

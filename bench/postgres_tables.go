@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// postgresTables are the tables of docs/performance.md about the store on PostgreSQL.
+// postgresTables are the tables about the store on PostgreSQL.
 var postgresTables = []table{
 	{"postgres-machine", postgresMachineTable},
 	{"postgres-aims", postgresAimsTable},

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// redisCharts are the charts of docs/performance.md about the store on Redis.
+// redisCharts are the charts about the store on Redis.
 var redisCharts = []picture{
 	{"redis-rates.svg", redisRatesChart},
 	{"redis-lateness.svg", redisLatenessChart},

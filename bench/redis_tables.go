@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// redisTables are the tables of docs/performance.md about the store on Redis.
+// redisTables are the tables about the store on Redis.
 var redisTables = []table{
 	{"redis-machine", redisMachineTable},
 	{"redis-aims", redisAimsTable},

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// bench report writes the tables of docs/performance.md between their markers, and draws the
-// charts. Each part of the page shows the newest run of the file that has results of the part. A
-// part of which the file has no results stays as it is, and so does the text outside of the
+// bench report writes the tables of docs/performance.md and docs/lab/measurements.md between their
+// markers, and draws the charts. Each part shows the newest run of the file that has results of the
+// part. A part of which the file has no results stays as it is, and so does the text outside of the
 // markers.
 
-// part is the tables and charts of the page about one subject: a store, the server, the console, or
+// part is the tables and charts about one subject: a store, the server, the console, or
 // what one message leads to.
 type part struct {
 	// has tells whether a scenario belongs to the part.
@@ -29,7 +29,7 @@ type part struct {
 	charts []picture
 }
 
-// table builds the text that stands between the two markers with its name on the page.
+// table builds the text that stands between the two markers with its name, on one of the pages.
 type table struct {
 	name  string
 	build func(run) string
@@ -113,8 +113,7 @@ func reportCommand(args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench report", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	results := flags.String("results", "", "file of results, of which the last run of each part counts; by default the last file in results/")
-	page := flags.String("page", filepath.Join("..", "docs", "performance.md"), "page whose tables are written anew")
-	images := flags.String("images", filepath.Join("..", "docs", "img"), "folder for the charts")
+	docs := flags.String("docs", filepath.Join("..", "docs"), "folder of the pages whose tables are written anew, with the charts in img")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -135,7 +134,7 @@ func reportCommand(args []string, stderr io.Writer) error {
 		if !ok {
 			continue
 		}
-		if err := p.write(r, *page, *images); err != nil {
+		if err := p.write(r, *docs); err != nil {
 			return err
 		}
 		written++
@@ -143,7 +142,7 @@ func reportCommand(args []string, stderr io.Writer) error {
 	if written == 0 {
 		return fmt.Errorf("%s has no results: use bench run", path)
 	}
-	fmt.Fprintf(stderr, "%s and %s show %s\n", *page, *images, path)
+	fmt.Fprintf(stderr, "%s shows %s\n", *docs, path)
 	return nil
 }
 
@@ -163,18 +162,31 @@ func newestResults(dir string) (string, error) {
 	return files[len(files)-1], nil
 }
 
-// write writes the part's tables and charts.
-func (p part) write(r run, page, images string) error {
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	text := string(old)
-	for _, t := range p.tables {
-		if text, err = fillIn(text, t.name, t.build(r)); err != nil {
-			return fmt.Errorf("%s: %w", page, err)
+// pages have the tables: the aims, and all else.
+var pages = []string{"performance.md", filepath.Join("lab", "measurements.md")}
+
+// write writes the part's tables and charts into a folder as docs is one.
+func (p part) write(r run, docs string) error {
+	texts := make([]string, len(pages))
+	for i, page := range pages {
+		text, err := os.ReadFile(filepath.Join(docs, page))
+		if err != nil {
+			return err
 		}
+		texts[i] = string(text)
 	}
+	for _, t := range p.tables {
+		on := slices.IndexFunc(texts, func(text string) bool { return strings.Contains(text, beginOf(t.name)) })
+		if on < 0 {
+			return fmt.Errorf("one of %v in %s needs the marker %s", pages, docs, beginOf(t.name))
+		}
+		text, err := fillIn(texts[on], t.name, t.build(r))
+		if err != nil {
+			return fmt.Errorf("%s: %w", pages[on], err)
+		}
+		texts[on] = text
+	}
+	images := filepath.Join(docs, "img")
 	if err := os.MkdirAll(images, 0o755); err != nil {
 		return err
 	}
@@ -183,12 +195,20 @@ func (p part) write(r run, page, images string) error {
 			return err
 		}
 	}
-	return os.WriteFile(page, []byte(text), 0o644)
+	for i, page := range pages {
+		if err := os.WriteFile(filepath.Join(docs, page), []byte(texts[i]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// beginOf returns the marker behind which a table begins.
+func beginOf(table string) string { return "<!-- begin " + table + " -->\n" }
 
 // fillIn returns the page with another text between the markers of a table.
 func fillIn(page, name, table string) (string, error) {
-	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
+	begin, end := beginOf(name), "<!-- end "+name+" -->"
 	head, rest, ok := strings.Cut(page, begin)
 	_, tail, ended := strings.Cut(rest, end)
 	if !ok || !ended {

@@ -13,26 +13,31 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the report anew")
 
-// The report of made-up results writes the page and the charts of testdata, which also has the
-// results and the page before. Look at the charts when they change.
+// The report of made-up results writes the page of measurements and the charts of testdata, which
+// also has the results and the page before. Look at the charts when they change.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	page := filepath.Join(dir, "page.md")
-	if err := os.WriteFile(page, readFile(t, filepath.Join("testdata", "before.md")), 0o644); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "lab"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	for i, text := range [][]byte{[]byte("# Performance\n"), readFile(t, filepath.Join("testdata", "before.md"))} {
+		if err := os.WriteFile(filepath.Join(dir, pages[i]), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 { // the second report finds the tables of the first
-		err := reportCommand([]string{"-results", filepath.Join("testdata", "results.ndjson"), "-page", page, "-images", dir}, io.Discard)
+		err := reportCommand([]string{"-results", filepath.Join("testdata", "results.ndjson"), "-docs", dir}, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	golden(t, page, "after.md")
+	golden(t, filepath.Join(dir, pages[1]), "after.md")
 	for _, p := range parts() {
 		for _, c := range p.charts {
-			golden(t, filepath.Join(dir, c.file), c.file)
-			wellFormed(t, filepath.Join(dir, c.file))
-			onAnyGround(t, filepath.Join(dir, c.file))
+			chart := filepath.Join(dir, "img", c.file)
+			golden(t, chart, c.file)
+			wellFormed(t, chart)
+			onAnyGround(t, chart)
 		}
 	}
 }

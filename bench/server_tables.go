@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// serverTables are the tables of docs/performance.md about the server.
+// serverTables are the tables about the server.
 var serverTables = []table{
 	{"server-machine", serverMachineTable},
 	{"server-schedule", serverScheduleTable},
