@@ -17,6 +17,9 @@ func (s *Store) tell(m *message, e event.Event, now instant) {
 	s.wakeClaims()
 }
 
+// sweptAtOnce is how many messages that stand behind others one sweep looks at.
+const sweptAtOnce = 64
+
 // sweepEvents drops the topic's events that have expired, as a claim would: the first ones, and
 // some of those that stand behind messages which do not expire. For these each call looks at a part
 // of the queue, and goes on where the last call has stopped.
@@ -24,7 +27,7 @@ func (s *Store) sweepEvents(t *topic, now instant) {
 	for len(t.live) > 0 && t.live[0].At() <= now.ms && s.end(t, t.live[0], now) {
 	}
 	var next []*message
-	for range min(len(t.live), storekit.MaxSweptEvents) {
+	for range min(len(t.live), sweptAtOnce) {
 		t.swept = (t.swept + 1) % len(t.live)
 		next = append(next, t.live[t.swept])
 	}

@@ -11,8 +11,8 @@ import (
 // Amendments, pushes of an ID that is in use, and the settlements that ack.sql and ack_keep.sql do
 // not carry out go the same way: a transaction locks the messages and reads their facts,
 // storekit/lifecycle decides what becomes of each, and the transaction writes that. The same holds
-// for the messages that a claim ends in a topic that tells of it. All other changes of messages are
-// made by statements that decide in SQL.
+// for the messages that a claim must end. Pushes of free IDs, leases and most acks are statements
+// that decide in SQL.
 
 // locked is the messages of a part that a transaction has locked, with the settings of their topics
 // and the time of the change.

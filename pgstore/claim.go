@@ -402,7 +402,7 @@ func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claim
 		var micros int64
 		var ahead []string
 		err := s.read(ctx, func() *step {
-			return s.step().add("undeliverable", s.reading(topic, in.from, in.until), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
+			return s.step().add("undeliverable", s.reading(topic, in.from, in.until, undeliverableAhead), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
 		})
 		if err != nil {
 			return err
@@ -420,21 +420,9 @@ func distinctIDs(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// endMessages ends messages that a claim has found undeliverable: by end.sql, or by endAndTell if
-// the topic tells of such ends.
+// endMessages ends those of the messages that are still undeliverable. It skips messages that others
+// have locked.
 func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
-	var tells bool
-	err := s.write(ctx, func() *step {
-		return s.step().add("end", s.writing(topic, ids), func(rows scanner) error { return rows.Scan(nil, &tells) })
-	})
-	if err != nil || !tells {
-		return err
-	}
-	return s.endAndTell(ctx, topic, ids)
-}
-
-// endAndTell does what end.sql does, and stores the events, for a topic that tells of such ends.
-func (s *Store) endAndTell(ctx context.Context, topic string, ids []string) error {
 	all := make([]int, len(ids))
 	for i := range all {
 		all[i] = i

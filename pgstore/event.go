@@ -61,21 +61,7 @@ func (c *changes) addEvents(x *step) *step {
 	topics := topicsOf(c.events)
 	c.s.addShare(x, topics, heldAlone)
 	x.add("topic_create", append([]any{withParents(topics)}, c.s.defaults...), nil)
-	c.addSweeps(x, c.events)
 	return x.add("events", c.s.eventArgs(c.events), nil)
-}
-
-// addSweeps adds the statements that end the first events of the topics to which new events go, as
-// far as a claim would end them, such as those that nobody has taken in time; see
-// storekit.EventMessage.
-func (c *changes) addSweeps(x *step, events []toldEvent) {
-	added := make(map[string]int)
-	for i := range events {
-		added[events[i].topic()]++
-	}
-	for _, topic := range slices.Sorted(maps.Keys(added)) {
-		x.add("end_events", c.s.writing(topic, added[topic]+storekit.MaxSweptEvents), nil)
-	}
 }
 
 // eventArgs returns the arguments of events.sql.
@@ -96,7 +82,6 @@ func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
 		topics := topicsOf(left)
 		var missing []string
 		x := w.s.shareTopics(topics, 0).add("topics_keep", []any{topics}, nil)
-		c.addSweeps(x, left)
 		x.add("events", w.s.eventArgs(left), func(rows scanner) error {
 			var topic string
 			err := rows.Scan(&topic)

@@ -59,7 +59,6 @@ func TestBitsOfEvents(t *testing.T) {
 	want := map[string]punctual.Events{
 		"sql/ack.sql": punctual.EventAcked, "sql/ack_keep.sql": punctual.EventAcked, "sql/claim.sql": punctual.EventAcked,
 		"sql/push.sql": punctual.EventPushed, "sql/push_new.sql": punctual.EventPushed, "sql/insert.sql": punctual.EventPushed, "sql/replace.sql": punctual.EventPushed,
-		"sql/end.sql": punctual.EventDead | punctual.EventCancelled | punctual.EventExpired,
 	}
 	names, err := fs.Glob(files, "sql/*.sql")
 	if err != nil {

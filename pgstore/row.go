@@ -134,8 +134,8 @@ func decodeHeaders(from []byte) (map[string]string, error) {
 	return h, nil
 }
 
-// encodeFailure writes an entry of a history: attempt, time in ms and text. claim.sql and end.sql
-// write the same form.
+// encodeFailure writes an entry of a history: attempt, time in ms and text. claim.sql
+// writes the same form.
 func encodeFailure(f punctual.Failure) []byte {
 	return fmt.Appendf(nil, "%d %d %s", f.Attempt, f.At.UnixMilli(), f.Error)
 }

@@ -13,10 +13,12 @@ import (
 //go:embed sql/*.sql migrations/*.sql
 var files embed.FS
 
-// statements are the SQL texts for one schema, by the names of their files. A few have no file,
-// because loadStatements makes them from others: end_events, and the lists whose names end in
-// _back.
+// statements are the SQL texts for one schema, by the names of their files. The lists whose
+// names end in _back have no file, because loadStatements makes them from others.
 type statements map[string]string
+
+// fragments are the files that stand in others only.
+var fragments = []string{"clock", "info", "finished_columns", "insert", "line", "must_end", "named", "purgeable", "row"}
 
 // loadStatements reads the statements. In the files the schema is "punctual", and a name between
 // colons, such as :clock:, stands for the text of another file.
@@ -30,12 +32,11 @@ func loadStatements(schema string) statements {
 		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file), schema)
 	}
 	for name, text := range all {
-		for _, part := range []string{"clock", "info", "finished_columns", "insert", "line", "named", "purgeable", "row"} {
+		for _, part := range fragments {
 			text = strings.ReplaceAll(text, ":"+part+":", all[part])
 		}
 		all[name] = text
 	}
-	all["end_events"] = strings.Replace(all["end"], "SELECT id FROM unnest($5::text[]) AS id", all["old_events"], 1)
 	for _, name := range []string{"list_scheduled", "list_ready", "list_leased", "list_dead", "list_dead_reason", "list_finished"} {
 		all[name+"_back"] = backwards(all[name])
 	}

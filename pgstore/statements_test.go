@@ -123,7 +123,7 @@ func TestStatementsOfALife(t *testing.T) {
 		ds := claimN(t, tables, 10)
 		did()
 		ackAll(t, s, ds...)
-		want := []string{"BEGIN plan lock_free under_token clock_and_settings", "remove topics_share topic_create end_events events COMMIT"}
+		want := []string{"BEGIN plan lock_free under_token clock_and_settings", "remove topics_share topic_create events COMMIT"}
 		if first != "" {
 			want = append([]string{first}, want...)
 		}

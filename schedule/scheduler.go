@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -32,10 +31,6 @@ type Scheduler struct {
 
 	store punctual.Store
 	zones *cron.Zones
-
-	mu sync.Mutex
-	// swept has, for each topic, when sweep last tried to remove its expired events. Guarded by mu.
-	swept map[string]time.Time
 }
 
 // NewScheduler returns a Scheduler for a store that is an Inspector and has follow-ups
@@ -214,9 +209,6 @@ func (s *Scheduler) events(ctx context.Context, topic string, d *punctual.Delive
 			DropExpired: true, IfExists: punctual.IfExistsReplace,
 		})
 	}
-	if len(ms) > 0 {
-		s.sweep(ctx, look, topic, d.Delivered, set.EmitKeep)
-	}
 	return ms, nil
 }
 
@@ -231,28 +223,6 @@ type scheduleEvent struct {
 	Due      int64            `json:"due"`
 	Count    int64            `json:"count"`
 	Why      OccurrenceStatus `json:"why,omitempty"`
-}
-
-// sweepEvery is the least time between two sweeps of a topic by a Scheduler.
-const sweepEvery = time.Minute
-
-// sweep drops the events of a topic that nobody has taken for as long as they are kept. A store
-// drops them itself when it stores an event, but the only events of a topic may be those of its
-// schedules, which the Scheduler stores. A sweep that fails is repeated after sweepEvery, and its
-// error is dropped, so that it delays no occurrence.
-func (s *Scheduler) sweep(ctx context.Context, look punctual.Inspector, topic string, now time.Time, keep time.Duration) {
-	s.mu.Lock()
-	due := now.Sub(s.swept[topic]).Abs() >= sweepEvery
-	if due {
-		if s.swept == nil {
-			s.swept = make(map[string]time.Time)
-		}
-		s.swept[topic] = now
-	}
-	s.mu.Unlock()
-	if due {
-		_, _ = look.Purge(ctx, punctual.PurgeQuery{Topic: topic + storekit.EventSuffix, State: punctual.StateReady, To: now.Add(-keep)})
-	}
 }
 
 // cancel cancels an occurrence that a later one replaces. One that has finished meanwhile is as

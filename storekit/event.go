@@ -67,20 +67,13 @@ func EventBody(e *event.Event) []byte {
 // would that replaces, in the same atomic step as the change that e tells of. It goes to
 // EventTopic, which comes into being with it.
 //
-// Before that, the same step drops messages of the EventTopic that have expired: it takes the
-// earliest one whose time has come for as long as a claim would end it (lifecycle.Meet) instead of
-// delivering it, and as many as it adds events, and MaxSweptEvents more. So events that nobody
-// reads do not accumulate for longer than keep, as long as further ones come. A durable store also
-// calls SweepEvents from time to time (SweepEventsUntil), for the companions of topics at rest, and
-// for events that stand behind messages which do not expire. Pauses make no difference to either.
+// A durable store calls SweepEvents from time to time (SweepEventsUntil), so that events which nobody
+// reads do not accumulate for much longer than keep. Pauses make no difference to that.
 func EventMessage(e *event.Event, id string, keep time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{
 		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,
 	}
 }
-
-// MaxSweptEvents is how many events that have expired are dropped in the step that adds one.
-const MaxSweptEvents = 64
 
 // EventSuffix ends the name of a companion: orders@events has what orders tells of its messages
 // (Settings.Emit).

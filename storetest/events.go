@@ -38,7 +38,7 @@ func eventCases() []testCase {
 		{"of messages that a claim ends", p13, eventsOfClaim},
 		{"beside follow-ups", p13, eventsBesideFollowUps},
 		{"kept no longer than asked", p10, eventsKept},
-		{"swept as events come", p10, eventsSwept},
+		{"swept", p10, eventsSwept},
 		{"sweep leaves those that somebody works on", p10, eventsSweptLeased},
 		{"sweep while deliveries are paused", p10, eventsSweptPaused},
 		{"sweep when many come in one call", p10, eventsSweptMany},
@@ -724,11 +724,10 @@ func (s *harness) unread() int64 {
 	return st.Ready + st.Scheduled
 }
 
-// eventsSwept: if nobody reads events, those that were kept long enough are removed as further ones
-// come.
+// eventsSwept: if nobody reads events, a sweep removes those that were kept long enough.
 func eventsSwept(s *harness) {
 	s.tells(endings)
-	const n = 3 * storekit.MaxSweptEvents
+	const n = 200
 	s.old(n)
 	if got := s.unread(); got > n {
 		s.fail("%d events wait that nobody has read; want up to %d", got, n)
@@ -737,6 +736,7 @@ func eventsSwept(s *harness) {
 	for range more {
 		bringAcked(s)
 	}
+	s.sweepEvents()
 	if got := s.unread(); got != more {
 		s.fail("after %d old events and %d new ones %d wait; want the new ones alone", n, more, got)
 	}
@@ -749,6 +749,7 @@ func eventsSweptLeased(s *harness) {
 	d := s.one(told)
 	s.old(3)
 	bringAcked(s)
+	s.sweepEvents()
 	if got := s.unread(); got != 1 {
 		s.fail("beside one that somebody works on, and three that are too old, %d events wait; want the new one", got)
 	}
@@ -762,6 +763,7 @@ func eventsSweptPaused(s *harness) {
 	s.configure(told, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
 	s.old(5)
 	bringAcked(s)
+	s.sweepEvents()
 	if got := s.unread(); got != 1 {
 		s.fail("behind five events that are too old, in a companion whose deliveries are paused, %d wait; want the new one", got)
 	}
@@ -771,13 +773,14 @@ func eventsSweptPaused(s *harness) {
 func eventsSweptMany(s *harness) {
 	s.tells(punctual.EventPushed)
 	s.configure(orders, punctual.SettingsPatch{EmitKeep: ptr(time.Minute)})
-	const n = 4 * storekit.MaxSweptEvents
+	const n = 250
 	for round := range 4 {
 		var ms []punctual.NewMessage
 		for i := range n {
 			ms = append(ms, order(fmt.Sprint(round, " ", i), 24*time.Hour))
 		}
 		s.pushAll(ms...)
+		s.sweepEvents()
 		if got := s.unread(); got != n {
 			s.fail("after call %d of %d pushes, a minute after the one before, %d events wait; want those of the last call", round, n, got)
 		}
@@ -798,7 +801,7 @@ func (s *harness) sweepEvents() {
 // events behind them. An event that is not too old stays, and so does what a claim would make dead
 // and not drop.
 func eventsSweptBehind(s *harness) {
-	const stay = 2*storekit.MaxSweptEvents + 1
+	const stay = 129
 	var ms []punctual.NewMessage
 	for i := range stay {
 		ms = append(ms, punctual.NewMessage{Topic: told, ID: fmt.Sprint("stays ", i), Due: noon.Add(-time.Hour)})
@@ -807,7 +810,7 @@ func eventsSweptBehind(s *harness) {
 	ms[2].ExpireAfter = time.Minute // would be dead, and not dropped
 	s.tells(endings)
 	s.pushAll(ms...)
-	s.old(storekit.MaxSweptEvents)
+	s.old(64)
 	bringAcked(s)
 	s.sweepEvents()
 	if got := s.unread(); got != stay+1 {

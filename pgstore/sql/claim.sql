@@ -1,16 +1,20 @@
--- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic says. Undeliverable messages,
--- which it must not lease, it skips and names for end.sql. Undeliverable are those for which lifecycle.MustEnd holds, and a lease
--- changes what lifecycle.Lease changes. If all messages that it reads are undeliverable, and $5 is less than 200, undeliverable.sql
--- finds those behind them. The bodies of the messages that it takes have up to $7 bytes in all, unless the first one that is not
--- empty has more. It returns a row for each message that it has leased, or one row without a message. If it saw fewer than it asked
--- for, it also returns when the next message needs attention, if that is within $8 ms. It also returns how acks of the topic begin
--- (ackPath), which is NULL where there is no such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
--- the index has the entries of finished messages, and leases nothing after time $12, unless that is NULL.
--- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits for nobody but a step of the clock:
--- FOR KEY SHARE, which finds no row, locks the table clock_step against step_lock.sql.
--- Tokens are of epoch $10. A server whose line (line.sql) is not that of the epoch, $11, makes the token NULL, which the table refuses. The
--- table store has both, but is not read here, because its row gets a new version each second, and all versions stay as long as
--- somebody holds a snapshot.
+-- Leases up to $5 due messages of topic $4, the earliest first, for $6 ms or as long as the topic
+-- says. Undeliverable messages, which it must not lease (must_end.sql), it skips and names for
+-- endMessages. A lease changes what lifecycle.Lease changes. If all messages that it reads are
+-- undeliverable, and $5 is less than 200, undeliverable.sql finds those behind them. The bodies of
+-- the messages that it takes have up to $7 bytes in all, unless the first one that is not empty has
+-- more. It returns a row for each message that it has leased, or one row without a message. If it
+-- saw fewer than it asked for, it also returns when the next message needs attention, if that is
+-- within $8 ms. It also returns how acks of the topic begin (ackPath), which is NULL where there is
+-- no such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
+-- the index has the entries of finished messages, and leases nothing after time $12, unless that is
+-- NULL.
+-- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits
+-- for nobody but a step of the clock: FOR KEY SHARE, which finds no row, locks the table clock_step
+-- against step_lock.sql.
+-- Tokens are of epoch $10. A server whose line (line.sql) is not that of the epoch, $11, makes the
+-- token NULL, which the table refuses. The table store has both, but is not read here, because its
+-- row gets a new version each second, and all versions stay as long as somebody holds a snapshot.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
@@ -21,8 +25,7 @@ t AS MATERIALIZED (
 ),
 due AS MATERIALIZED (
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size,
-           m.cancelled OR m.attempts >= coalesce(nullif(m.max_attempts, 0), (SELECT max_attempts FROM t))
-               OR coalesce(m.expires <= (SELECT now FROM t), false) AS undeliverable
+           :must_end: AS undeliverable
     FROM punctual.message AS m
     WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= least((SELECT now FROM t), $12::bigint)
     ORDER BY m.topic, m.visible_at, m.id

@@ -1,7 +1,6 @@
 package database
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 
@@ -261,34 +260,6 @@ func (tx *Tx) Read(t *Topic, p Place, l *Look) (*record.Record, error) {
 		return nil, tx.db.state.ReadError("topic "+t.name, err)
 	}
 	return r, nil
-}
-
-// ReadLive is Read of a live message. value is its stored record, or nil if that must be read.
-func (tx *Tx) ReadLive(t *Topic, at record.Position, value []byte) (*record.Record, error) {
-	if value == nil {
-		return tx.Read(t, Place{Order: Live, At: at}, nil)
-	}
-	r, err := record.Decode(value)
-	return r, tx.db.state.ReadError("topic "+t.name, err)
-}
-
-// NextLive finds the first live message of a topic at a position or after it, due at until at the
-// latest, for whose number skip returns false, and which this transaction has neither stored nor
-// deleted.
-func (tx *Tx) NextLive(t *Topic, from record.Position, until int64, skip func(seq uint64) bool) (s record.Stored, ok bool, err error) {
-	it, err := tx.db.iterate(tx.db.kv, Live, t.num, from, record.Position{Ms: until + 1})
-	if err != nil {
-		return s, false, tx.db.state.ReadError("read topic "+t.name, err)
-	}
-	for more := it.First(); more && !ok; more = it.Next() {
-		if s.At, err = parsePosKey(it.Key()); err != nil {
-			break
-		}
-		if !skip(s.At.Seq) && !tx.writes(it.Key()) {
-			s.Record, ok = append([]byte(nil), it.Value()...), true
-		}
-	}
-	return s, ok, tx.db.state.ReadError("topic "+t.name, errkind.JoinClose(cmp.Or(err, it.Error()), it))
 }
 
 // writes tells whether the transaction has written or deleted the key of a message or an ID.

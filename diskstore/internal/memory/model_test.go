@@ -149,7 +149,7 @@ func (r *rig) message(states ...int) *modelled {
 
 func (r *rig) step() {
 	steps := []func(){
-		r.passTime, r.stepClock, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.settleTogether, r.endFirst, r.amend,
+		r.passTime, r.stepClock, r.push, r.reserve, r.reserve, r.grant, r.confirm, r.putBack, r.settle, r.settle, r.settleStored, r.settleTogether, r.amend,
 		r.endReserved, r.restart, r.loader, r.publish, r.publish, r.beginLoad, r.endLoad, r.endLoad, r.detachAcked, r.pause, r.dropTopic, r.clearTopic,
 		r.find, r.found,
 	}
@@ -547,62 +547,6 @@ func (r *rig) settleTogether() {
 	}
 	if len(replaced) > 0 {
 		r.Fatalf("%+v was detached, which nothing replaces", replaced)
-	}
-}
-
-// endFirst ends the message of a topic whose time came first, unless somebody acts on it in
-// between.
-func (r *rig) endFirst() {
-	if r.locked() {
-		return
-	}
-	t := r.topic()
-	var first *modelled // the one whose time came first
-	for _, m := range r.disk {
-		if m.topic != t || m.state != free && m.state != leased || m.next() > r.now {
-			continue
-		}
-		if first == nil || m.next() < first.next() || m.next() == first.next() && m.at.Seq < first.at.Seq {
-			first = m
-		}
-	}
-	f, ok, onDisk := t.First(r.now)
-	switch {
-	case first == nil && ok:
-		r.Fatalf("%+v is first; the model has none whose time has come", f)
-	case first == nil:
-		return
-	case ok && f.At == first.at:
-		if f.Next != first.next() || f.Lease.Token != first.last.Token || f.Cancelled != first.cancelled {
-			r.Fatalf("%+v is first; the model has it as %+v", f, first)
-		}
-	case first.state == leased || t.Has(first.at.Seq):
-		r.Fatalf("%+v is first, %v; the model has %+v, which is in memory", f, ok, first)
-	case first.at.Less(onDisk) || ok && f.Before(first.at):
-		r.Fatalf("P12: %+v is first, %v, and on disk alone none before %v; the model has %+v", f, ok, onDisk, first)
-	default:
-		f = First{At: first.at, Next: first.at.Ms, Lease: first.last}
-		f.Lease.At, f.Lease.Topic = first.at, t.Num
-	}
-	switch r.n(0, 5) {
-	case 0:
-		r.reserve()
-	case 1:
-		r.settle()
-	case 2:
-		if first.state == leased && !first.cancelled {
-			r.x.Settle([]punctual.Settlement{{Verb: punctual.SettleExtend, Topic: t.Name, ID: first.id, Token: first.last.Token}}, r.clock)
-			first.last.Until = r.now + 5000
-			first.last.Renewed++
-		}
-	}
-	acted := first.state != free && first.state != leased || first.last.Renewed != f.Lease.Renewed || first.last.Token != f.Lease.Token
-	d, ok := t.DetachFirst(f)
-	if ok == acted || ok && (d.Lease.At != first.at || d.Lease.Token != first.last.Token) {
-		r.Fatalf("P3, P4: %+v was detached: %v; the model has it as %+v, acted on: %v", d, ok, first, acted)
-	}
-	if ok {
-		delete(r.disk, first.at.Seq)
 	}
 }
 

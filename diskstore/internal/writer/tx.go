@@ -309,41 +309,6 @@ func (tx *Tx) DetachTogether(h memory.Held, beside []Beside) (d memory.Detached,
 	return d, replaced, true
 }
 
-// First returns the message of a topic whose time came first. r is its record with what its leases
-// added, or nil if the time of no message has come yet. First sees nothing that this very
-// transaction stores.
-func (tx *Tx) First(t *topics.Topic) (f memory.First, r *record.Record, err error) {
-	f, ok, onDisk := t.Memory.First(tx.Ms)
-	if onDisk.Ms <= tx.Ms && (!ok || !f.Before(onDisk)) {
-		s, found, err := tx.disk.NextLive(t.Disk, onDisk, tx.Ms, t.Memory.Has)
-		if err != nil {
-			return f, nil, err
-		}
-		if found && (!ok || !f.Before(s.At)) {
-			f, ok = memory.First{At: s.At, Next: s.At.Ms, Record: s.Record, Lease: record.Lease{Topic: t.Disk.Num(), At: s.At}}, true
-		}
-	}
-	if !ok {
-		return f, nil, nil
-	}
-	if r, err = tx.disk.ReadLive(t.Disk, f.At, f.Record); err != nil {
-		return f, nil, err
-	}
-	f.Lease.AddTo(r)
-	r.CancelRequested = r.CancelRequested || f.Cancelled
-	return f, r, nil
-}
-
-// DetachFirst takes the message that First has returned out of memory. It returns false when a
-// claim or a settlement has acted on the message since.
-func (tx *Tx) DetachFirst(t *topics.Topic, f memory.First) (memory.Detached, bool) {
-	d, ok := t.Memory.DetachFirst(f)
-	if ok {
-		tx.detached++
-	}
-	return d, ok
-}
-
 // DetachReserved takes a message out of memory that a claim has reserved and must not deliver. It
 // returns false when another transaction was first.
 func (tx *Tx) DetachReserved(c *memory.Reserved) (memory.Detached, bool) {

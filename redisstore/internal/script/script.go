@@ -92,10 +92,10 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "events_sweep", "intake", "push").awaiting(always)
-	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "events_sweep", "claim")
-	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "events_sweep", "large_sets", "intake", "follow", "settle")
-	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "events_sweep", "amend").awaiting(always)
+	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "intake", "push").awaiting(always)
+	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
+	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "large_sets", "intake", "follow", "settle")
+	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "amend").awaiting(always)
 	Get          = reader("get", "get")
 	Finished     = reader("finished", "finished")
 	ListFinished = reader("list finished", "list_finished")

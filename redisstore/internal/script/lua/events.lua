@@ -1,11 +1,14 @@
--- Where a topic tells of what happens to its messages (Settings.Emit), a script adds a message for each event to the
--- companion events, in the same step. This file comes after start.lua, and in the script settle after follow_topics.lua.
+-- Where a topic tells of what happens to its messages (Settings.Emit), a script adds a message for
+-- each event to the companion events, in the same step. This file comes after start.lua, and in the
+-- script settle after follow_topics.lua.
 --
--- KEYS  the last eight, or the eight before h and u: t to x, as in start.lua, of the same partition of the companion events. A
---       caller gives them only after it has learned from an error that the topic tells of events
+-- KEYS  the last eight, or the eight before h and u: t to x, as in start.lua, of the same partition
+--       of the companion events. A caller gives them only after it has learned from an error that
+--       the topic tells of events
 --
--- A source is a topic that tells of events: {on, keep, topic, home}. on is of which events, as in punctual.Events; keep is how long
--- an event is kept; topic is its name; home is the stem of the IDs of its events, whose home is this partition.
+-- A source is a topic that tells of events: {on, keep, topic, home}. on is of which events, as in
+-- punctual.Events; keep is how long an event is kept; topic is its name; home is the stem of the
+-- IDs of its events, whose home is this partition.
 if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, and this test is all that their scripts do for it
   local source_of = function(t, on, keep, home)
     if not on or on == '0' then return nil end
@@ -26,11 +29,11 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
     if last - 10 - 8 * #(follow_topics or {}) < 8 then
       return redis.error_reply('PUNCTUAL_EVENTS the topic tells of events: give the keys of these, too')
     end
-    local t, l, d, f, m, s, of, x = unpack(KEYS, last - 7, last)
-    local got = call('HMGET', of, 'version', 'lease', 'token', 'clock', 'dedupe_window', 'finished_retention', 'max_attempts', 'stepped')
+    local t, l, m, of = KEYS[last - 7], KEYS[last - 6], KEYS[last - 3], KEYS[last - 1]
+    local got = call('HMGET', of, 'version', 'lease', 'token', 'clock', 'stepped')
     local function number_of(i, name) return got[i] and whole(got[i], name, of) or 0 end
     local token, partition = number_of(3, 'token'), g[3] and whole(g[3], 'token') % TOKEN_STEP or 0
-    local its_era, its_shift, under_way = steps.of(got[8], got[4], of)
+    local its_era, its_shift, under_way = steps.of(got[5], got[4], of)
     if under_way or its_era < era then return redis.error_reply('PUNCTUAL_STEP ' .. int(its_era) .. ' ' .. of) end
     steps.latest = math.max(steps.latest, its_era)
     if its_era == era then
@@ -39,8 +42,7 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
     end
     local records, times, size = {}, {}, 0
     events = {
-      own = own, is_there = got[2], t = t, l = l, f = f, m = m, s = s, window = number_of(5, 'dedupe_window'), keeps_finished = got[6],
-      max_attempts = number_of(7, 'max_attempts'),
+      own = own, is_there = got[2], t = t, l = l, m = m,
       ACKED = 1, DEAD = 2, CANCELLED = 4, EXPIRED = 8, PUSHED = 16, RETRIED = 32, -- as punctual.Events
     }
     local NAMES = {'acked', 'dead', [4] = 'cancelled', [8] = 'expired', [16] = 'pushed', [32] = 'retried'}
@@ -51,16 +53,17 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
     -- lacks reports whether a source tells of an event and the companion is not there.
     function events.lacks(source, event) return not events.is_there and events.tells(source, event) end
 
-    -- absent is the error of a script that has an event to add while the companion is not there. It has done nothing; the caller
-    -- makes the companion and sends the call again.
+    -- absent is the error of a script that has an event to add while the companion is not there. It
+    -- has done nothing; the caller makes the companion and sends the call again.
     function events.absent() return redis.error_reply('PUNCTUAL_TELLS ' .. int(-number_of(1, 'version'))) end
 
-    -- tell notes an event, which write stores. delivered is when the last lease began, or false or nil if there was none or that
-    -- is not known.
+    -- tell notes an event, which write stores. delivered is when the last lease began, or false or
+    -- nil if there was none or that is not known.
     function events.tell(source, event, id, attempt, created, first, due, delivered, reason)
       if not events.tells(source, event) then return end
-      -- The number in the ID of an event comes from the companion's counter of tokens. As with the tokens of leases, it is raised
-      -- to the time, so that no number is given again when a failover forgets some.
+      -- The number in the ID of an event comes from the companion's counter of tokens. As with the
+      -- tokens of leases, it is raised to the time, so that no number is given again when a
+      -- failover forgets some.
       if size == 0 and now + its_shift < LAST_TOKEN_TIME then token = math.max(token, 8 * (now + its_shift) * TOKEN_STEP + partition) end
       token = token + TOKEN_STEP
       local DROP_AND_EXPIRES = 5
@@ -81,7 +84,8 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
       events.tell(own, OF_OUTCOME[outcome], id, st.attempt, st.created, st.first, st.due, st.token ~= 0 and st.began)
     end
 
-    -- died notes the event of a message that becomes dead; its state st still has the token of the last lease.
+    -- died notes the event of a message that becomes dead; its state st still has the token of the
+    -- last lease.
     local REASONS = {'discarded', 'attempts used up', 'expired'}
     function events.died(id, st, reason)
       events.tell(own, events.DEAD, id, st.attempt, st.created, st.first, st.due, st.token ~= 0 and st.began, REASONS[reason])
@@ -90,21 +94,18 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
     -- noted returns how many events have been noted.
     function events.noted() return size end
 
-    -- write stores the events. It comes after the changes of the script, as the clock does: see settle_clock.
+    -- write stores the events. It comes after the changes of the script, as the clock does: see
+    -- settle_clock.
     function events.write()
       if size == 0 then return end
-      local first = call('ZRANGE', t, 0, 0, 'WITHSCORES')
-      if first[1] and tonumber(first[2]) <= now then
-        events.sweep(size)
-        first = call('ZRANGE', t, 0, 0, 'WITHSCORES')
-      end
+      local first = call('ZRANGE', t, 0, 0, 'WITHSCORES')[2]
       call('HSET', m, unpack(records))
       call('ZADD', t, unpack(times))
       call('HSET', of, 'token', int(token), 'clock', now_text)
       local lease = call('ZRANGE', l, 0, 0, 'WITHSCORES')[2]
-      if (not first[1] or tonumber(first[2]) > now) and (not lease or ceil(lease) > now) then
-        -- A process ignores notifications that name it as the sender. This one names nobody, so that the calling process hears of
-        -- it, too.
+      if (not first or tonumber(first) > now) and (not lease or ceil(lease) > now) then
+        -- A process ignores notifications that name it as the sender. This one names nobody, so
+        -- that the calling process hears of it, too.
         redis.pcall('PUBLISH', string.sub(t, 1, -2) .. 'notify', '* ' .. now_text)
       end
       records, times, size = {}, {}, 0

@@ -1,9 +1,9 @@
--- Functions that the scripts of a partition share, all but refuse, confirm and forget. This file comes after settings.lua and
--- before the script itself.
+-- Functions that the scripts of a partition share, all but refuse, confirm and forget. This file
+-- comes after settings.lua and before the script itself.
 
--- These reads fail for a key of a wrong type, before anything is written. The counts are those at the beginning of the
--- script; only dead_count, finished_count and lapsed_count grow with what the script adds, so that 0 always means that there
--- is nothing.
+-- These reads fail for a key of a wrong type, before anything is written. The counts are those at
+-- the beginning of the script; only dead_count, finished_count and lapsed_count grow with what the
+-- script adds, so that 0 always means that there is nothing.
 local waiting_count, leased_count, dead_count = call('ZCARD', T), call('ZCARD', L), call('ZCARD', D)
 local finished_count = call('ZCARD', F)
 local lapsed_count = call('ZCARD', X)
@@ -14,9 +14,8 @@ if H then
   call('ZCARD', U)
 end
 if events then
-  for _, set in ipairs({events.t, events.l, events.f}) do call('ZCARD', set) end
+  for _, set in ipairs({events.t, events.l}) do call('ZCARD', set) end
   call('HLEN', events.m)
-  call('HLEN', events.s)
 end
 
 -- raise_token makes all further tokens of this partition greater than above.
@@ -24,8 +23,8 @@ local function raise_token(above)
   if above > cfg.token then cfg.token = above - above % TOKEN_STEP + TOKEN_STEP + cfg.token % TOKEN_STEP end
 end
 
--- Messages that died at gone or before are past their retention. No script treats them as there, though a sweep may still have to
--- delete them.
+-- Messages that died at gone or before are past their retention. No script treats them as there,
+-- though a sweep may still have to delete them.
 local gone = more[2] and whole(more[2], 'gone') or -NEVER
 if cfg.dead_retention > 0 then
   gone = math.max(gone, now - cfg.dead_retention)
@@ -38,9 +37,9 @@ local function is_dead(id)
   return nil
 end
 
--- next_due_time returns when the next message becomes due or the next lease ends, or NEVER. If something is due by now, it
--- returns any time up to now, which is enough for a caller that then claims at once. waiting and leased name the sets of
--- another partition than this one.
+-- next_due_time returns when the next message becomes due or the next lease ends, or NEVER. If
+-- something is due by now, it returns any time up to now, which is enough for a caller that then
+-- claims at once. waiting and leased name the sets of another partition than this one.
 local function next_due_time(waiting, leased)
   local t = tonumber(call('ZRANGE', waiting or T, 0, 0, 'WITHSCORES')[2] or NEVER)
   if t <= now then return t end
@@ -49,8 +48,9 @@ end
 
 -- States.
 
--- Redis keeps a hash of few and short fields as a list, and reads the list from end to end for each field. A hash with one
--- long value is a table instead. So the first state comes with a field that has a long value.
+-- Redis keeps a hash of few and short fields as a list, and reads the list from end to end for each
+-- field. A hash with one long value is a table instead. So the first state comes with a field that
+-- has a long value.
 local TABLE_FIELD = '' -- no ID is empty
 local TABLE_VALUE = 'This field is longer than Redis lets the fields of a list be: 64 bytes.'
 
@@ -64,16 +64,19 @@ local function put_states(records)
 end
 
 local STATE = '<BBBBI4ddI4'
--- TIMES follow STATE in version 2: when the message was created, and its lease began. In version 3 a double follows these: for how
--- long the ID is remembered. BYTES is how many bytes a state of each version has up to there.
+-- TIMES follow STATE in version 2: when the message was created, and its lease began. In version 3
+-- a double follows these: for how long the ID is remembered. BYTES is how many bytes a state of
+-- each version has up to there.
 local TIMES = '<dd'
 local BYTES = {28, 28 + 16, 28 + 16 + 8}
 
--- A state of a lease that does not say by its other fields when the lease was given, or was extended since, has LEASE_TIMES added to
--- its version. Then it has two further times behind those of its version: when the lease was given or last extended, and when it began.
+-- A state of a lease that does not say by its other fields when the lease was given, or was
+-- extended since, has LEASE_TIMES added to its version. Then it has two further times behind those
+-- of its version: when the lease was given or last extended, and when it began.
 local LEASE_TIMES = 16
 
--- state_version returns the version of a state, or false if it cannot be read, and whether LEASE_TIMES is added to it.
+-- state_version returns the version of a state, or false if it cannot be read, and whether
+-- LEASE_TIMES is added to it.
 local function state_version(raw)
   local version = #raw >= BYTES[1] and string.byte(raw)
   local times = version and version > LEASE_TIMES
@@ -81,7 +84,8 @@ local function state_version(raw)
   return version and BYTES[version] and #raw >= BYTES[version] + (times and 16 or 0) and version, times
 end
 
--- state_remember returns for how long a state has the ID remembered, in ms, or nil if the topic's setting holds.
+-- state_remember returns for how long a state has the ID remembered, in ms, or nil if the topic's
+-- setting holds.
 local function state_remember(raw)
   if string.byte(raw) % LEASE_TIMES ~= 3 then return nil end
   return (struct.unpack('<d', raw, BYTES[3] - 7))
@@ -89,14 +93,16 @@ end
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end
 
--- A token divided by TOKEN_STEP counts 8 per ms, so that token_time is when the lease began, unless tokens were ahead of the
--- clock. A state of version 1 has in its flags by how many ms the token was ahead, if that is at most MOST_AHEAD.
+-- A token divided by TOKEN_STEP counts 8 per ms, so that token_time is when the lease began, unless
+-- tokens were ahead of the clock. A state of version 1 has in its flags by how many ms the token
+-- was ahead, if that is at most MOST_AHEAD.
 local AHEAD, MOST_AHEAD = 32, 7
 local function token_time(token) return floor(token / (8 * TOKEN_STEP)) - shift end
 
--- In a state the field of the token has, if there is no lease, 0 less the time since which the message waits, and 0 if somebody named
--- its due time. That time, since in a decoded state, is when the delay began at whose end the message is due. since of a leased message
--- is when its lease was given or last extended. step.lua says what it is for.
+-- In a state the field of the token has, if there is no lease, 0 less the time since which the
+-- message waits, and 0 if somebody named its due time. That time, since in a decoded state, is when
+-- the delay began at whose end the message is due. since of a leased message is when its lease was
+-- given or last extended. step.lua says what it is for.
 local function decode_state(id, raw)
   local version, times = state_version(raw)
   local flags = version and string.byte(raw, 2)
@@ -157,7 +163,8 @@ end
 
 local MESSAGE = '<BddI4'
 
--- message_flags returns the flags of a message, and fails if the message is missing or cannot be read.
+-- message_flags returns the flags of a message, and fails if the message is missing or cannot be
+-- read.
 local function message_flags(id, raw)
   local flags = raw and #raw >= MESSAGE_BYTES and string.byte(raw) - PLAIN
   if not flags or flags < 0 or flags >= 32 then
@@ -166,15 +173,16 @@ local function message_flags(id, raw)
   return flags
 end
 
--- created_of returns the time at which a message was created, for its state. It returns nil where a state need not have that
--- time: the topic keeps no finished records, the script may have no events to tell of, and the message has no remember.
+-- created_of returns the time at which a message was created, for its state. It returns nil where a
+-- state need not have that time: the topic keeps no finished records, the script may have no events
+-- to tell of, and the message has no remember.
 local function created_of(raw, remember)
   if cfg.finished_retention == 0 and not remember and not events then return nil end
   return (struct.unpack('<d', raw, 2))
 end
 
--- fresh makes the state of a message that was never claimed. due is the time that the message waits for, or nil if that is
--- the one in the message.
+-- fresh makes the state of a message that was never claimed. due is the time that the message waits
+-- for, or nil if that is the one in the message.
 local function fresh(id, raw, due)
   local flags = message_flags(id, raw)
   local _, created, first, max = struct.unpack(MESSAGE, raw)
@@ -189,8 +197,9 @@ local function fresh(id, raw, due)
   }
 end
 
--- A compact lease is the lease of a message without a state, which is at its first attempt. Its score is no whole number
--- and holds the token as well. The score of any other lease is the end of the lease, a whole number.
+-- A compact lease is the lease of a message without a state, which is at its first attempt. Its
+-- score is no whole number and holds the token as well. The score of any other lease is the end of
+-- the lease, a whole number.
 local function is_compact(score) return score % 1 ~= 0 end
 
 -- compact_state makes the state of a message under a compact lease with that score.
@@ -202,7 +211,8 @@ local function compact_state(id, raw, score)
   return st
 end
 
--- add_compact_states adds to out the states of those messages that have a compact lease. None of the IDs has a stored state.
+-- add_compact_states adds to out the states of those messages that have a compact lease. None of
+-- the IDs has a stored state.
 local function add_compact_states(out, ids)
   if #ids == 0 or leased_count == 0 then return end
   local leased, scores = {}, {}
@@ -217,8 +227,8 @@ local function add_compact_states(out, ids)
   end
 end
 
--- states returns the states of many messages by ID; a message that is not there, or has neither a state nor a compact lease,
--- has false or nil.
+-- states returns the states of many messages by ID; a message that is not there, or has neither a
+-- state nor a compact lease, has false or nil.
 local function states(ids)
   local out, without = {}, {}
   if #ids == 0 then return out end
@@ -230,8 +240,8 @@ local function states(ids)
   return out
 end
 
--- state_of returns the encoded state of a message in a set: as it is stored, or made from a compact lease. It returns '' for
--- a message that waits as it was pushed and has no state.
+-- state_of returns the encoded state of a message in a set: as it is stored, or made from a compact
+-- lease. It returns '' for a message that waits as it was pushed and has no state.
 local function state_of(id, raw, from)
   local state = call('HGET', S, id)
   if state or from ~= L then return state or '' end
@@ -258,12 +268,14 @@ local function expired(st)
   return st.after > 0 and math.min(st.first + st.after, MAX_DUE + 1) <= now
 end
 
--- LAPSE bounds how many leases that have run out one script puts into x, so that no script takes long however many there are.
+-- LAPSE bounds how many leases that have run out one script puts into x, so that no script takes
+-- long however many there are.
 local LAPSE = 200
 
--- lapsed puts leases that have run out into x. It returns how many leases have run out, and whether all of them are in x
--- by now; if not, the script must answer PUNCTUAL_MORE, so that it is sent again. The leases in x are always the first ones of l,
--- because a lease that is given or extended ends later than all that have run out.
+-- lapsed puts leases that have run out into x. It returns how many leases have run out, and whether
+-- all of them are in x by now; if not, the script must answer PUNCTUAL_MORE, so that it is sent
+-- again. The leases in x are always the first ones of l, because a lease that is given or extended
+-- ends later than all that have run out.
 local function lapsed()
   local all = leased_count > 0 and call('ZCOUNT', L, '-inf', now_text) or 0
   if all <= lapsed_count then return all, true end
@@ -296,8 +308,8 @@ end
 -- What this script has to write: ID, finished record, ID, finished record ...; and the IDs.
 local finished, finished_ids = {}, {}
 
--- save_finished makes the finished record of a message that finishes now; write_finished writes it. st is the state of
--- the message.
+-- save_finished makes the finished record of a message that finishes now; write_finished writes it.
+-- st is the state of the message.
 local function save_finished(id, st, outcome)
   if cfg.finished_retention == 0 then return end
   local kind, more, n = FINISHED_VERSION + outcome, '', #finished
@@ -311,19 +323,22 @@ local function save_finished(id, st, outcome)
   finished_ids[#finished_ids + 1] = id
 end
 
--- write_finished writes the finished records of this script. A command that removes must come before it: see make_room.
+-- write_finished writes the finished records of this script. A command that removes must come
+-- before it: see make_room.
 local function write_finished()
   if #finished == 0 then return end
   put_finished(finished_ids, finished, cfg.finished_retention)
   finished, finished_ids = {}, {}
 end
 
--- READ is how many bytes of messages one script reads at most to complete their states, but it reads at least one message.
+-- READ is how many bytes of messages one script reads at most to complete their states, but it
+-- reads at least one message.
 local READ = 1048576
 
--- complete adds to known, which has states by ID, the states of messages that have none. Where finished records are kept, or
--- events told, complete also adds the time of creation to states without one. What it adds is read from the messages, which may be
--- long. It reports false if there is too much to read at once: then it has stored the states of those that it has read, and the
+-- complete adds to known, which has states by ID, the states of messages that have none. Where
+-- finished records are kept, or events told, complete also adds the time of creation to states
+-- without one. What it adds is read from the messages, which may be long. It reports false if there
+-- is too much to read at once: then it has stored the states of those that it has read, and the
 -- script must answer PUNCTUAL_MORE, so that it is sent again.
 local function complete(ids, known)
   local keeps = cfg.finished_retention > 0 or events
@@ -355,8 +370,8 @@ end
 
 local earliest = NEVER -- the earliest time at which a message that was moved needs attention
 
--- wait puts a message on the timeline; the message was in the set from, if any. A caller that changes the due time must set
--- moved, and each caller sets since.
+-- wait puts a message on the timeline; the message was in the set from, if any. A caller that
+-- changes the due time must set moved, and each caller sets since.
 local function wait(id, st, from)
   if from ~= T then remove_from(id, from) end
   st.token, st.cancel, st.reason = 0, false, 0
@@ -382,10 +397,11 @@ local function remove(id, from)
   call('HDEL', S, id)
 end
 
--- forgotten returns the score in f of an ID whose message finishes now, or nil if the ID is not remembered. remember is for how long the
--- message asks to have its ID remembered, or nil if the topic's window holds. Then the score is the time at which the ID is forgotten,
--- otherwise a part of a millisecond less. The part tells step.lua about for how long: a quarter, and a 1024th for each eighth of an octave,
--- rounded up.
+-- forgotten returns the score in f of an ID whose message finishes now, or nil if the ID is not
+-- remembered. remember is for how long the message asks to have its ID remembered, or nil if the
+-- topic's window holds. Then the score is the time at which the ID is forgotten, otherwise a part
+-- of a millisecond less. The part tells step.lua about for how long: a quarter, and a 1024th for
+-- each eighth of an octave, rounded up.
 local function forgotten(remember)
   if remember then
     local part = 0.25 + math.max(0, math.ceil(8 * math.log(remember) / math.log(2))) / 1024
@@ -394,9 +410,10 @@ local function forgotten(remember)
   return cfg.dedupe_window > 0 and int(now + cfg.dedupe_window) or nil
 end
 
--- finish deletes a message that was cancelled or dropped, saves its finished record and has its ID remembered, where the topic or
--- the message asks for that. (settle.lua does the same for acked messages, many at a time.) st is the state of the message; it may
--- be nil only if the topic keeps no finished records and tells of no events, and the message has no remember.
+-- finish deletes a message that was cancelled or dropped, saves its finished record and has its ID
+-- remembered, where the topic or the message asks for that. (settle.lua does the same for acked
+-- messages, many at a time.) st is the state of the message; it may be nil only if the topic keeps
+-- no finished records and tells of no events, and the message has no remember.
 local function finish(id, from, st, outcome)
   save_finished(id, st, outcome)
   if events then events.ended(id, st, outcome) end
@@ -408,12 +425,12 @@ local function finish(id, from, st, outcome)
   end
 end
 
--- SWEEP is how many dead messages, and how many finished IDs, one script deletes at most. That is more than a script can add, so
--- that they do not pile up.
+-- SWEEP is how many dead messages, and how many finished IDs, one script deletes at most. That is
+-- more than a script can add, so that they do not pile up.
 local SWEEP = 512
 
--- sweep deletes some dead messages, finished IDs and finished records that are past their retention, and reports whether
--- there were any.
+-- sweep deletes some dead messages, finished IDs and finished records that are past their
+-- retention, and reports whether there were any.
 local function sweep()
   local swept = H and sweep_finished() or false
   if dead_count > 0 and gone > -NEVER then
@@ -435,9 +452,10 @@ local function sweep()
   return swept
 end
 
--- settle_clock is called by a script on its general path once it has changed messages or stored settings. It writes the finished
--- records, the events and the time, so that the clock never falls behind this change, and sweeps. It comes after the changes,
--- because a server out of memory refuses these additions unless something was written before.
+-- settle_clock is called by a script on its general path once it has changed messages or stored
+-- settings. It writes the finished records, the events and the time, so that the clock never falls
+-- behind this change, and sweeps. It comes after the changes, because a server out of memory
+-- refuses these additions unless something was written before.
 local function settle_clock()
   write_finished()
   if events then events.write() end
@@ -445,8 +463,9 @@ local function settle_clock()
   sweep()
 end
 
--- notify publishes the earliest time at which a message that was moved needs attention, unless that is more than NEAR ahead, or
--- not before was: the next due time before the script changed anything. It returns the time that it has published, or NEVER.
+-- notify publishes the earliest time at which a message that was moved needs attention, unless that
+-- is more than NEAR ahead, or not before was: the next due time before the script changed anything.
+-- It returns the time that it has published, or NEVER.
 local function notify(was)
   if earliest >= was or earliest > now + NEAR then return NEVER end
   publish(earliest)
