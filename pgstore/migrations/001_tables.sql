@@ -14,8 +14,9 @@ CREATE TABLE punctual.store (
 INSERT INTO punctual.store (timeline, system)
 SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), system_identifier FROM pg_control_system();
 
--- The steps of the store's clock. One row, which changes only when the clock steps back, so that every statement may read it
--- beside a snapshot that is held for long. A claim locks the table so that no step comes while the claim is under way.
+-- The steps of the store's clock. One row, which changes only when the clock steps back, so that
+-- every statement may read it beside a snapshot that is held for long. A claim locks the table so
+-- that no step comes while the claim is under way.
 CREATE TABLE punctual.clock_step (
     steps     bigint  NOT NULL, -- how often the clock has stepped
     step_from bigint  NOT NULL, -- the last step, in microseconds
@@ -48,8 +49,9 @@ CREATE TABLE punctual.dropped_topic (
     number integer PRIMARY KEY
 );
 
--- A row is a live message (visible_at is set), a dead one (died_at) or the ID of a finished one that is
--- remembered (forget_at). All three are in one table, so that one index decides who has an ID.
+-- A row is a live message (visible_at is set), a dead one (died_at) or the ID of a finished one
+-- that is remembered (forget_at). All three are in one table, so that one index decides who has an
+-- ID.
 CREATE TABLE punctual.message (
     visible_at   bigint, -- when it next needs attention: its due time, or the end of its lease
     due          bigint  NOT NULL,
@@ -86,7 +88,8 @@ CREATE INDEX message_died ON punctual.message (topic, died_at, id) WHERE died_at
 CREATE INDEX message_reason ON punctual.message (topic, reason, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_forget ON punctual.message (topic, forget_at) WHERE forget_at IS NOT NULL;
 
--- What is told of a message that was acked, cancelled or dropped, as long as its topic asks. It does not hold the ID.
+-- What is told of a message that was acked, cancelled or dropped, as long as its topic asks. It
+-- does not hold the ID.
 CREATE TABLE punctual.finished (
     created   bigint  NOT NULL,
     first_due bigint  NOT NULL,

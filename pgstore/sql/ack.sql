@@ -1,9 +1,11 @@
--- Finishes messages of which nothing stays, under their current token: it removes them. It returns how many, and which ones if
--- that is not all. It leaves messages whose ID is to be remembered or whose topic keeps finished records, which are for
--- ack_keep.sql, and those of topics that tell of acks (bit 1 of emit). It also leaves messages under another token, and those that
--- others have locked, or have changed a moment ago so that it cannot see where their rows are.
--- Locks: the rows that it removes, in the order of topic and ID. It skips rows that others have locked. The commit does not wait
--- for the disk, unless $7. If a crash loses an ack, its message is delivered again.
+-- Finishes messages of which nothing stays, under their current token: it removes them. It returns
+-- how many, and which ones if that is not all. It leaves messages whose ID is to be remembered or
+-- whose topic keeps finished records, which are for ack_keep.sql, and those of topics that tell of
+-- acks (bit 1 of emit). It also leaves messages under another token, and those that others have
+-- locked, or have changed a moment ago so that it cannot see where their rows are.
+-- Locks: the rows that it removes, in the order of topic and ID. It skips rows that others have
+-- locked. The commit does not wait for the disk, unless $7. If a crash loses an ack, its message is
+-- delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
     SELECT m.place

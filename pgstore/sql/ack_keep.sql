@@ -1,8 +1,9 @@
--- Does what ack.sql does, also for messages whose ID is to be remembered, and for those of topics that keep finished records,
--- which it saves. It also returns whether an ID or a record was to be kept.
--- Locks: the messages that it finishes, and then their finished records, in the order of topic and ID. It skips messages that others
--- have locked. The commit does not wait for the disk, unless $7 or an ID is to be remembered. If a crash loses an ack, its message
--- is delivered again.
+-- Does what ack.sql does, also for messages whose ID is to be remembered, and for those of topics
+-- that keep finished records, which it saves. It also returns whether an ID or a record was to be
+-- kept.
+-- Locks: the messages that it finishes, and then their finished records, in the order of topic and
+-- ID. It skips messages that others have locked. The commit does not wait for the disk, unless $7
+-- or an ID is to be remembered. If a crash loses an ack, its message is delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
     SELECT m.place, coalesce(m.remember, k.dedupe_window) AS dedupe_window, k.finished_retention

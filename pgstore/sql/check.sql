@@ -1,5 +1,5 @@
--- Reads all messages of each topic, counts those that are live or dead, and names up to 100 of the topic that no sound store has. It
--- locks nothing.
+-- Reads all messages of each topic, counts those that are live or dead, and names up to 100 of the
+-- topic that no sound store has. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT t.name, live.live, dead.dead, (
     SELECT array_agg(p.id || ' ' || p.problem) FROM (

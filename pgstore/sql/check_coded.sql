@@ -1,5 +1,5 @@
--- Reads those parts of messages and finished records whose contents only this program can check: headers, histories and attributes. It
--- locks nothing.
+-- Reads those parts of messages and finished records whose contents only this program can check:
+-- headers, histories and attributes. It locks nothing.
 SELECT t.name, m.id, m.headers, m.failures, m.attributes
 FROM punctual.topic AS t JOIN punctual.message AS m ON m.topic = t.number
 WHERE m.headers IS NOT NULL OR m.failures IS NOT NULL OR m.attributes IS NOT NULL

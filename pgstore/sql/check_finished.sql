@@ -1,4 +1,5 @@
--- Reads all finished records of each topic, and names up to 100 of the topic that no sound store has. It locks nothing.
+-- Reads all finished records of each topic, and names up to 100 of the topic that no sound store
+-- has. It locks nothing.
 SELECT t.name, (
     SELECT array_agg(p.id || ' ' || p.problem) FROM (
         SELECT s.id, CASE

@@ -1,8 +1,11 @@
--- The store's clock in microseconds: never before the first of $1, the latest time that the process has heard, and $2 in the place of the
--- server's clock in tests. The second of $1 is the step of the clock that the process knows of; the time of an earlier step counts for
--- nothing. While the server's clock is more than a millisecond behind, the store's clock pauses at a whole millisecond. The due time of a
--- push without a delay is rounded up to a whole millisecond, so the message is due at once then. The statement also raises
--- synchronous_commit to $3 for this transaction, if that is more than the session has. Included in others as :clock:. It locks nothing.
+-- The store's clock in microseconds: never before the first of $1, the latest time that the process
+-- has heard, and $2 in the place of the server's clock in tests. The second of $1 is the step of
+-- the clock that the process knows of; the time of an earlier step counts for nothing. While the
+-- server's clock is more than a millisecond behind, the store's clock pauses at a whole
+-- millisecond. The due time of a push without a delay is rounded up to a whole millisecond, so the
+-- message is due at once then. The statement also raises synchronous_commit to $3 for this
+-- transaction, if that is more than the session has. Included in others as :clock:. It locks
+-- nothing.
 SELECT CASE WHEN server.micros >= server.bound THEN server.micros
             WHEN server.micros >= server.bound - 1000 THEN server.bound
             ELSE (server.bound + 999) / 1000 * 1000 END AS micros,

@@ -1,7 +1,8 @@
--- Stores the messages that tell of events, in the order given, as storekit.EventMessage describes them. It returns the topics that do not
--- exist, for which it stores nothing. The numbers in the IDs are drawn from the sequence that numbers the claims, in epoch $5.
--- Locks: what it inserts. An ID is new unless somebody has pushed it, or the sequence has begun anew; then the server refuses the statement,
--- because the event that is there may be unread.
+-- Stores the messages that tell of events, in the order given, as storekit.EventMessage describes
+-- them. It returns the topics that do not exist, for which it stores nothing. The numbers in the
+-- IDs are drawn from the sequence that numbers the claims, in epoch $5.
+-- Locks: what it inserts. An ID is new unless somebody has pushed it, or the sequence has begun
+-- anew; then the server refuses the statement, because the event that is there may be unread.
 WITH stored AS (
     INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, drop_expired, expire_after, expires, body, since)
     SELECT e.number, '0~' || lpad(to_hex(($5::bigint << 52) | (nextval('punctual.claim_number') << 12)), 16, '0'), e.at, e.at, e.at, e.at,

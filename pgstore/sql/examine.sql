@@ -1,5 +1,5 @@
--- Reads what an administrator should know: what keeps dead rows from being removed, how many connections are in use, and how large the
--- tables are. It locks nothing.
+-- Reads what an administrator should know: what keeps dead rows from being removed, how many
+-- connections are in use, and how large the tables are. It locks nothing.
 SELECT current_setting('server_version'), current_setting('autovacuum'),
        (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - a.xact_start)), 0)::bigint FROM pg_stat_activity AS a
         WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend'),

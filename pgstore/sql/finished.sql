@@ -1,4 +1,5 @@
--- Reads the finished record of message $5 of topic $4, unless it is past its retention. It locks nothing.
+-- Reads the finished record of message $5 of topic $4, unless it is past its retention. It locks
+-- nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, s.outcome, s.ended_at, s.forget_at, s.created, s.first_due, s.due, s.leased_at, s.attempts, s.failures
 FROM clock CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
--- Counts the live messages of topic number $4, or of all topics when that is NULL. It counts them in $7 steps of $6
--- ms from $5, or from now. Step -1 has those that are overdue or leased, step -2 those beyond the last step. It reads all
--- messages that it counts, and locks nothing.
+-- Counts the live messages of topic number $4, or of all topics when that is NULL. It counts them
+-- in $7 steps of $6 ms from $5, or from now. Step -1 has those that are overdue or leased, step -2
+-- those beyond the last step. It reads all messages that it counts, and locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, c.bucket, count(c.bucket)
 FROM clock LEFT JOIN LATERAL (

@@ -1,4 +1,5 @@
--- Reads message $5 of topic $4, unless it is finished, or dead and past its retention. It locks nothing.
+-- Reads message $5 of topic $4, unless it is finished, or dead and past its retention. It locks
+-- nothing.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (SELECT number, dead_retention FROM punctual.topic WHERE name = $4::text)
 SELECT (SELECT micros FROM clock), :info:

@@ -1,5 +1,5 @@
--- The insert of messages that push.sql and push_new.sql have in common. Both add what is returned, and push.sql also adds what happens if
--- an ID is in use. Included there as :insert:.
+-- The insert of messages that push.sql and push_new.sql have in common. Both add what is returned,
+-- and push.sql also adds what happens if an ID is in use. Included there as :insert:.
 INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, max_attempts, drop_expired,
                               expire_after, expires, headers, body, remember, attributes, since)
 SELECT x.number, x.id, x.due, x.due, x.due, x.now, x.max_attempts, x.drop_expired,

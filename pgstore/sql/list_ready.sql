@@ -1,5 +1,5 @@
--- Reads one page of the ready messages of topic $4: from $5, before $6, after $7 with ID $8, up to $9 of them. It
--- sorts all that are ready, and locks nothing.
+-- Reads one page of the ready messages of topic $4: from $5, before $6, after $7 with ID $8, up to
+-- $9 of them. It sorts all that are ready, and locks nothing.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (SELECT number, dead_retention FROM punctual.topic WHERE name = $4::text)
 SELECT (SELECT micros FROM clock), :info:

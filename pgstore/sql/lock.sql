@@ -1,4 +1,5 @@
--- Locks messages by topic and ID, in whatever state, and returns what decides about their next state.
+-- Locks messages by topic and ID, in whatever state, and returns what decides about their next
+-- state.
 -- Locks: the rows that it returns, in the order of topic and ID.
 SELECT k.topic, m.*
 FROM (:named:) AS k

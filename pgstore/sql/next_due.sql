@@ -1,6 +1,7 @@
--- Reads the next due time of each topic, which is when a message of it next needs attention. The time is NULL for a topic where no message
--- does so within $5 ms, and for one that is paused or does not exist, of which it says so. Of each topic nothing is read before its scan
--- start, which is in $6, and nothing after $7, unless that is NULL. It locks nothing.
+-- Reads the next due time of each topic, which is when a message of it next needs attention. The
+-- time is NULL for a topic where no message does so within $5 ms, and for one that is paused or
+-- does not exist, of which it says so. Of each topic nothing is read before its scan start, which
+-- is in $6, and nothing after $7, unless that is NULL. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, n.name, t.number IS NULL,
        (SELECT m.visible_at FROM punctual.message AS m

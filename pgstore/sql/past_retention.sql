@@ -1,4 +1,5 @@
--- Removes up to $5 dead messages of topic $4, and as many remembered IDs, that are past their retention.
+-- Removes up to $5 dead messages of topic $4, and as many remembered IDs, that are past their
+-- retention.
 -- Locks: the rows that it removes; it skips what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (SELECT number, dead_retention FROM punctual.topic WHERE number = $4::integer),

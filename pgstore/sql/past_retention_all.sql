@@ -1,5 +1,6 @@
--- Removes all dead messages of topic $4 that are past their retention, before the topic may get a longer one, which would bring them back. It
--- returns how many it has left, because others have locked them or changed them a moment ago.
+-- Removes all dead messages of topic $4 that are past their retention, before the topic may get a
+-- longer one, which would bring them back. It returns how many it has left, because others have
+-- locked them or changed them a moment ago.
 -- Locks: the rows that it removes; it skips what others have locked.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (

@@ -1,6 +1,7 @@
--- Reads up to $8 messages of topic $4 after $9 with ID $10, which died from $5, before $6, and not after time $7. It
--- locks those that were not past their retention at time $7, but for those that others have locked. It returns where to go on (an ID that
--- is NULL when there is no more), which messages it has locked, and how many were to be removed; remove.sql removes them.
+-- Reads up to $8 messages of topic $4 after $9 with ID $10, which died from $5, before $6, and not
+-- after time $7. It locks those that were not past their retention at time $7, but for those that
+-- others have locked. It returns where to go on (an ID that is NULL when there is no more), which
+-- messages it has locked, and how many were to be removed; remove.sql removes them.
 -- Locks: the rows that it names, in the order of topic and ID. It waits for nobody.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (SELECT number, dead_retention FROM punctual.topic WHERE name = $4::text),

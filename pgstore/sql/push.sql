@@ -1,8 +1,9 @@
--- Stores those messages whose topic exists and takes pushes and whose ID is free, unless they are due too late. Messages of a topic that
--- tells of pushes (bit 16 of emit) it stores only if $15. It returns a row for each topic that exists, and one for each message that it has
--- stored.
--- Locks: nothing but what it inserts, in the order of topic and ID. Where another transaction has an ID under change it
--- waits for that one, in a transaction of the store's own only as long as topics_share.sql has said.
+-- Stores those messages whose topic exists and takes pushes and whose ID is free, unless they are
+-- due too late. Messages of a topic that tells of pushes (bit 16 of emit) it stores only if $15. It
+-- returns a row for each topic that exists, and one for each message that it has stored.
+-- Locks: nothing but what it inserts, in the order of topic and ID. Where another transaction has
+-- an ID under change it waits for that one, in a transaction of the store's own only as long as
+-- topics_share.sql has said.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT number, name, push_paused, emit & 16 <> 0 AS tells FROM punctual.topic WHERE name = ANY ($4::text[])

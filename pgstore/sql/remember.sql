@@ -1,4 +1,5 @@
--- Removes messages but for their IDs, which stay in use until a time. The column since has when the messages ended.
+-- Removes messages but for their IDs, which stay in use until a time. The column since has when the
+-- messages ended.
 -- Locks: rows that lock.sql or lock_free.sql has locked in the same transaction.
 UPDATE punctual.message AS m
 SET forget_at = u.forget_at, since = u.ended, visible_at = NULL, died_at = NULL, reason = NULL, token = 0, cancelled = false,

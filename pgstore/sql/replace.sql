@@ -1,6 +1,7 @@
--- Puts messages in the place of others that have their IDs, as if those had never been. The answer is that of push.sql, and so are the
--- arguments but for the last one. It changes the rows, because those who wait for the lock of a row that is removed and stored anew
--- would see neither the old row nor the new one.
+-- Puts messages in the place of others that have their IDs, as if those had never been. The answer
+-- is that of push.sql, and so are the arguments but for the last one. It changes the rows, because
+-- those who wait for the lock of a row that is removed and stored anew would see neither the old
+-- row nor the new one.
 -- Locks: rows that lock.sql has locked in the same transaction.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (

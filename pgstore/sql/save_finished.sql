@@ -1,7 +1,7 @@
--- Saves the finished records of messages, with the failures $6 behind those in their histories; NULL is none. Each record replaces an
--- earlier one with its ID.
--- Locks: rows of finished, in the order of topic and ID. It reads rows of messages that lock.sql or lock_free.sql has locked in the
--- same transaction.
+-- Saves the finished records of messages, with the failures $6 behind those in their histories;
+-- NULL is none. Each record replaces an earlier one with its ID.
+-- Locks: rows of finished, in the order of topic and ID. It reads rows of messages that lock.sql or
+-- lock_free.sql has locked in the same transaction.
 INSERT INTO punctual.finished (topic, id, outcome, ended_at, forget_at, created, first_due, due, leased_at, attempts, failures)
 SELECT u.topic, u.id, u.outcome, u.ended_at, u.forget_at, m.created, m.first_due, m.due, m.leased_at, m.attempts,
        CASE WHEN u.failure IS NULL THEN m.failures

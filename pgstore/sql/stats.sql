@@ -1,5 +1,6 @@
--- Counts the messages of topic $4, whose number is $5, or of each topic when both are NULL. It reads all of them once, and locks
--- nothing. The number is an argument so that the server can estimate how many messages the topic has, and choose how to read them.
+-- Counts the messages of topic $4, whose number is $5, or of each topic when both are NULL. It
+-- reads all of them once, and locks nothing. The number is an argument so that the server can
+-- estimate how many messages the topic has, and choose how to read them.
 WITH clock AS MATERIALIZED (:clock:),
 counts AS (
     SELECT m.topic,

@@ -1,6 +1,8 @@
--- Steps the store's clock from $1 microseconds back to the server's clock, or to $2 in tests, unless another process has stepped it since
--- step $3, or the server's clock is not behind. It returns a row if it has.
--- Locks: the rows of the tables clock_step and store. Processes that step at the same time wait for each other in step_lock.sql.
+-- Steps the store's clock from $1 microseconds back to the server's clock, or to $2 in tests,
+-- unless another process has stepped it since step $3, or the server's clock is not behind. It
+-- returns a row if it has.
+-- Locks: the rows of the tables clock_step and store. Processes that step at the same time wait for
+-- each other in step_lock.sql.
 WITH server AS MATERIALIZED (
     SELECT coalesce($2::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS micros
 ),

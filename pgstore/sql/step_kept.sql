@@ -1,7 +1,8 @@
--- Carries what is kept of ended messages of topic $4 over a step of the clock by $5 ms: what has ended in the future, because the clock
--- was ahead, moves with the step, and so does the time until which it is kept (lifecycle.Step). Messages that have been carried over have
--- ended in the past, so a second pass leaves them. A message may have ended after the step, and its lease have begun before. If step $6 is
--- not the last one, nothing changes.
+-- Carries what is kept of ended messages of topic $4 over a step of the clock by $5 ms: what has
+-- ended in the future, because the clock was ahead, moves with the step, and so does the time until
+-- which it is kept (lifecycle.Step). Messages that have been carried over have ended in the past,
+-- so a second pass leaves them. A message may have ended after the step, and its lease have begun
+-- before. If step $6 is not the last one, nothing changes.
 -- Locks: the rows that it changes, and the row of the table clock_step, shared.
 WITH clock AS MATERIALIZED (:clock:),
 last AS MATERIALIZED (SELECT steps FROM punctual.clock_step WHERE steps = $6::bigint FOR KEY SHARE),

@@ -1,5 +1,6 @@
--- Reads up to $6 live messages of topic $4 behind the time $5 and the ID $7, in the order of their times. It returns the last one that it
--- has read, and the IDs of those that wait since a time in the future: what they wait for was set while the clock was ahead. It locks nothing.
+-- Reads up to $6 live messages of topic $4 behind the time $5 and the ID $7, in the order of their
+-- times. It returns the last one that it has read, and the IDs of those that wait since a time in
+-- the future: what they wait for was set while the clock was ahead. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:),
 page AS MATERIALIZED (
     SELECT m.visible_at, m.id, m.since

@@ -1,7 +1,9 @@
--- Counts the messages of each topic, and those due between the edges $4 in ms. The latter it counts for all topics together
--- and for each of the $5 topics with most live messages, without the topics named in $6. It reads all messages, and locks nothing.
--- A row about a topic has its name and counts. A row about a step has the name of its topic, NULL for all topics, the step and
--- the number. Step -1 has the messages that are ready, -2 those that are leased, and 0 those due before the first edge.
+-- Counts the messages of each topic, and those due between the edges $4 in ms. The latter it counts
+-- for all topics together and for each of the $5 topics with most live messages, without the topics
+-- named in $6. It reads all messages, and locks nothing. A row about a topic has its name and
+-- counts. A row about a step has the name of its topic, NULL for all topics, the step and the
+-- number. Step -1 has the messages that are ready, -2 those that are leased, and 0 those due before
+-- the first edge.
 WITH clock AS MATERIALIZED (:clock:),
 counted AS MATERIALIZED (
     SELECT m.topic,

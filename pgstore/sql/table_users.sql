@@ -1,4 +1,5 @@
--- Names the server's processes that use tables of the schema $1, but for this one. It locks nothing.
+-- Names the server's processes that use tables of the schema $1, but for this one. It locks
+-- nothing.
 SELECT string_agg(u.name, ', ' ORDER BY u.name)
 FROM (SELECT DISTINCT l.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') AS name
       FROM pg_locks AS l

@@ -1,4 +1,5 @@
--- Removes topic $4 and its companions. topic_sweep.sql removes the messages, and counts them, when pushes to the topics no longer wait.
+-- Removes topic $4 and its companions. topic_sweep.sql removes the messages, and counts them, when
+-- pushes to the topics no longer wait.
 -- Locks: the rows of the topics.
 WITH clock AS MATERIALIZED (:clock:),
 gone AS (

@@ -1,5 +1,5 @@
--- Reads of each topic its settings, how many messages are ready, up to $4, and the due time of the first of them in the order of claims.
--- It locks nothing.
+-- Reads of each topic its settings, how many messages are ready, up to $4, and the due time of the
+-- first of them in the order of claims. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT clock.micros, t.name, t.settings, ready.n, earliest.due
 FROM clock LEFT JOIN punctual.topic AS t ON true

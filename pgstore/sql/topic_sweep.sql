@@ -1,7 +1,8 @@
--- Removes up to $2 rows of the deleted topic $1. It returns how many, and how many of them were live, or dead and within the retention $3 at
--- time $4. If $5 is not NULL, it removes nothing while somebody deletes a topic and counts its messages (sweep_hold.sql).
--- Locks: the rows that it removes, in the order of topic and ID, and with $5 an advisory lock. It skips rows that others have locked, and so
--- waits for nobody.
+-- Removes up to $2 rows of the deleted topic $1. It returns how many, and how many of them were
+-- live, or dead and within the retention $3 at time $4. If $5 is not NULL, it removes nothing while
+-- somebody deletes a topic and counts its messages (sweep_hold.sql).
+-- Locks: the rows that it removes, in the order of topic and ID, and with $5 an advisory lock. It
+-- skips rows that others have locked, and so waits for nobody.
 WITH gone AS (
     DELETE FROM punctual.message
     WHERE ctid = ANY (ARRAY(

@@ -1,5 +1,5 @@
--- Reads which topics have something that is past its retention. Of each topic it reads, for each kind, the row whose retention ends
--- first. It locks nothing.
+-- Reads which topics have something that is past its retention. Of each topic it reads, for each
+-- kind, the row whose retention ends first. It locks nothing.
 WITH clock AS MATERIALIZED (:clock:)
 SELECT t.number FROM punctual.topic AS t CROSS JOIN clock
 WHERE (SELECT m.forget_at FROM punctual.message AS m

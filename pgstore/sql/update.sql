@@ -1,4 +1,5 @@
--- Gives messages their next state, and adds a failure to the histories of those that have one in $12.
+-- Gives messages their next state, and adds a failure to the histories of those that have one in
+-- $12.
 -- Locks: rows that lock.sql or lock_free.sql has locked in the same transaction.
 UPDATE punctual.message AS m
 SET visible_at = u.visible_at, due = u.due, first_due = u.first_due, expires = u.expires, token = u.token, attempts = u.attempts,

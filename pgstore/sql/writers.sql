@@ -1,5 +1,6 @@
--- Reads which other transactions may have written messages, or locked some, and are not over: those with a lock on the table message
--- as a statement takes it that writes or locks its rows. It reads the server's list of locks, and locks nothing itself.
+-- Reads which other transactions may have written messages, or locked some, and are not over: those
+-- with a lock on the table message as a statement takes it that writes or locks its rows. It reads
+-- the server's list of locks, and locks nothing itself.
 SELECT DISTINCT l.virtualtransaction
 FROM pg_locks AS l
 WHERE l.locktype = 'relation' AND l.relation = 'punctual.message'::regclass AND l.mode IN ('RowShareLock', 'RowExclusiveLock')

@@ -2,11 +2,12 @@
 --
 -- KEYS  of a partition
 -- ARGV  3 and so on, per amendment, in order of effect:
---       ID; packed: change (B, as in punctual.Change), due or delay (double), 1 if it is a due
---       time (B), and with a condition the time at which the message must be due (double)
+--       ID; packed: change (B, as in punctual.Change), due or delay (double), 1 if it is a due time
+--       (B), and with a condition the time at which the message must be due (double)
 -- Reply {now, micros, version, notified, status, due, status, due ...}
 --       status  0 due too far ahead, 1 cancelled, 2 rescheduled, 3 requeued, 4 leased,
---       5 not found, 6 not dead, 7 deleted, 8 dead, 9 due at another time than the condition names: due is that other time
+--       5 not found, 6 not dead, 7 deleted, 8 dead, 9 due at another time than the condition names:
+--       due is that other time
 local CANCEL_IT, RESCHEDULE, REQUEUE, DELETE = 1, 2, 3, 4
 local WAS_CANCELLED, RESCHEDULED, REQUEUED, LEASED, NOT_FOUND, NOT_DEAD, DELETED, DEAD, CHANGED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
@@ -58,15 +59,16 @@ local function cancel(id, from, at)
   return WAS_CANCELLED, 0
 end
 
--- move gives a message a new first due time, which a delay leads to since a time, or which somebody named if that is 0.
+-- move gives a message a new first due time, which a delay leads to since a time, or which somebody
+-- named if that is 0.
 local function move(id, st, from, due, since)
   begin_change()
   st.due, st.first, st.since, st.moved = due, due, since, true
   wait(id, st, from)
 end
 
--- reschedule does not bring back a message that was cancelled under a lease which has run out since: the message is cancelled
--- instead.
+-- reschedule does not bring back a message that was cancelled under a lease which has run out
+-- since: the message is cancelled instead.
 local function reschedule(id, from, due, since)
   local st = known[id]
   if st and st.cancel then
@@ -84,8 +86,8 @@ local function requeue(id, due, since)
   return REQUEUED, due
 end
 
--- refusal returns the status of a change that fails without an effect whatever condition it has, by where the message is and
--- whether it is to be cancelled when its lease ends, or nil.
+-- refusal returns the status of a change that fails without an effect whatever condition it has, by
+-- where the message is and whether it is to be cancelled when its lease ends, or nil.
 local function refusal(change, from, at, cancelled)
   if not from then return NOT_FOUND end
   if change == REQUEUE and from ~= D then return NOT_DEAD end
@@ -121,8 +123,9 @@ end
 
 local HEAD_BYTES = 10
 
--- lacks_events reports whether some change cancels a message, which is an event to tell. It is asked while the companion events is
--- not there, before the first write. The changes of one message build on each other: a cancel after a delete cancels nothing.
+-- lacks_events reports whether some change cancels a message, which is an event to tell. It is
+-- asked while the companion events is not there, before the first write. The changes of one message
+-- build on each other: a cancel after a delete cancels nothing.
 local function lacks_events()
   local after = {} -- of an ID: how the message stands after the changes that have been looked at
   for i = 3, #ARGV, 2 do

@@ -1,31 +1,37 @@
--- What scripts that change messages or settings share, after start.lua. A caller that got no answer sends the call
--- again, and the call is still carried out only once: the first copy leaves a record of its answer, which the other
--- copies get. A copy that arrives after the deadline of the call changes no message and no setting, so that the record of a caller
--- need not be kept for longer than that.
+-- What scripts that change messages or settings share, after start.lua. A caller that got no answer
+-- sends the call again, and the call is still carried out only once: the first copy leaves a record
+-- of its answer, which the other copies get. A copy that arrives after the deadline of the call
+-- changes no message and no setting, so that the record of a caller need not be kept for longer
+-- than that.
 --
--- KEYS  9, 10 r  hashes: what calls were answered, in windows: 'window' -> its number; caller -> number of the call
---       (double) and its answer (msgpack), in the window of its deadline. The two take turns: the windows with even numbers are in
---       the first. If somebody beyond the caller may send the call again, under a key, the flags in ARGV[1] are followed by the
---       field of its record, 16 bytes, and what stands for the content of the call, 8 bytes
--- A caller has one call under way at a time, and the number of each is greater than that of the one before.
+-- KEYS  9, 10 r hashes: what calls were answered, in windows: 'window' -> its number; caller ->
+--       number of the call (double) and its answer (msgpack), in the window of its deadline. The
+--       two take turns: the windows with even numbers are in the first. If somebody beyond the
+--       caller may send the call again, under a key, the flags in ARGV[1] are followed by the field
+--       of its record, 16 bytes, and what stands for the content of the call, 8 bytes
+-- A caller has one call under way at a time, and the number of each is greater than that of the one
+-- before.
 local again = flags % 2 == 1
 local field, content
 if #ARGV[1] > 49 then field, content = string.sub(ARGV[1], 50, 65), string.sub(ARGV[1], 66) end
 
--- WINDOW is the length of a window, in ms. No deadline is further ahead than that, so there are never more than two windows. The
--- one before them is past for good, because a script that writes a record also writes the clock. The record of a key is kept for
--- at least WINDOW after it was written, so it is in the window after the present one. Windows count the time with the shift, so
+-- WINDOW is the length of a window, in ms. No deadline is further ahead than that, so there are
+-- never more than two windows. The one before them is past for good, because a script that writes a
+-- record also writes the clock. The record of a key is kept for at least WINDOW after it was
+-- written, so it is in the window after the present one. Windows count the time with the shift, so
 -- that they go on across a step of the clock.
 local WINDOW = 60000
 local window = floor((deadline + shift) / WINDOW)
--- hashes are those of the records: own has the window of the deadline, unless that is to begin, which new says; other is the other one, and
--- other_window its window, or -1.
+-- hashes are those of the records: own has the window of the deadline, unless that is to begin,
+-- which new says; other is the other one, and other_window its window, or -1.
 local hashes = {own = KEYS[9 + window % 2], other = KEYS[10 - window % 2]}
 
--- kept is the answer that the call got before, or nil. If that was found under the key of the call, hashes.kept_in has it.
+-- kept is the answer that the call got before, or nil. If that was found under the key of the call,
+-- hashes.kept_in has it.
 local kept
 do
-  -- A copy from before a step of the clock, whose deadline is by the time before, is not carried out any more. It is only answered.
+  -- A copy from before a step of the clock, whose deadline is by the time before, is not carried
+  -- out any more. It is only answered.
   local outdated = steps.caller < steps.latest
   local raw
   local got = field and call('HMGET', hashes.own, 'window', caller, field) or call('HMGET', hashes.own, 'window', caller)
@@ -64,8 +70,8 @@ do
   end
 end
 
--- write_record writes a record into a hash of records, after the changes of the call. With new the hash begins a window, so what
--- the hash had from an earlier window goes.
+-- write_record writes a record into a hash of records, after the changes of the call. With new the
+-- hash begins a window, so what the hash had from an earlier window goes.
 local function write_record(hash, of, new, name, record)
   write_clock()
   if new then
@@ -77,16 +83,17 @@ local function write_record(hash, of, new, name, record)
   end
 end
 
--- keep writes the record of an answer for its caller. A call that changed nothing needs no record, unless it was sent before:
--- then another copy of it may be on its way, which might find something to change.
+-- keep writes the record of an answer for its caller. A call that changed nothing needs no record,
+-- unless it was sent before: then another copy of it may be on its way, which might find something
+-- to change.
 local function keep(answer, changed)
   if not (changed or again) then return end
   if not changed then make_room() end
   write_record(hashes.own, window, hashes.new, caller, pack('<d', number) .. cmsgpack.pack(answer))
 end
 
--- conclude writes the record of a call that is carried out. With a key the record is for the key, even if the call has
--- changed nothing; otherwise conclude is keep.
+-- conclude writes the record of a call that is carried out. With a key the record is for the key,
+-- even if the call has changed nothing; otherwise conclude is keep.
 local conclude = keep
 if field then
   conclude = function(answer, changed)

@@ -58,7 +58,8 @@ local function check_state(id, raw)
   if st.cancel and not leased then say(id, 'is to be cancelled without a lease') end
 end
 
--- ends_at returns the set of the IDs whose finished records are past their retention from a time on.
+-- ends_at returns the set of the IDs whose finished records are past their retention from a time
+-- on.
 local known_ends = {}
 local function ends_at(till)
   local set = known_ends[till]
@@ -73,7 +74,8 @@ local function ends_at(till)
   return set
 end
 
--- finished_length returns how long a finished record must be by its own flags and counts, or nil if these make no sense.
+-- finished_length returns how long a finished record must be by its own flags and counts, or nil if
+-- these make no sense.
 local function finished_length(raw)
   if not finished_until(raw) then return nil end
   local kind, n = string.byte(raw) % FINISHED_VERSION, FINISHED_BYTES

@@ -1,18 +1,21 @@
--- claim leases due messages, the earliest first. Due messages that must not be delivered any more end on the way.
+-- claim leases due messages, the earliest first. Due messages that must not be delivered any more
+-- end on the way.
 --
 -- KEYS  of a partition
--- ARGV  3 how many to lease at most (1 to 200; as many as 200 may end), 4 length of the lease (0: the topic's), 5 bytes
---       after which to stop, 6 '1' to delete what is past its retention
+-- ARGV  3 how many to lease at most (1 to 200; as many as 200 may end), 4 length of the lease (0:
+--       the topic's), 5 bytes after which to stop, 6 '1' to delete what is past its retention
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
---       next is the next due time; NEVER if there is none, or while delivery is paused. at is when the leases began, until their
---       end and token that of all of them; token is 0 if there are no leases. A call that is answered again may have at, until
---       and token, and no messages, if all have been settled since or the leases have run out. There may be fewer states than
---       messages: a message without one has no flag that scripts read and is delivered for the first time. The last three are
---       arrays and not one text, because Redis's Lua hashes each text from end to end
+--       next is the next due time; NEVER if there is none, or while delivery is paused. at is when
+--       the leases began, until their end and token that of all of them; token is 0 if there are no
+--       leases. A call that is answered again may have at, until and token, and no messages, if all
+--       have been settled since or the leases have run out. There may be fewer states than
+--       messages: a message without one has no flag that scripts read and is delivered for the
+--       first time. The last three are arrays and not one text, because Redis's Lua hashes each
+--       text from end to end
 local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- give_back releases messages whose leases have run out before any caller got them, so that the attempt does not count. Those
--- that were cancelled under the lease end.
+-- give_back releases messages whose leases have run out before any caller got them, so that the
+-- attempt does not count. Those that were cancelled under the lease end.
 local function give_back(held)
   for _, st in pairs(held) do
     if st.cancel and events and events.lacks(events.own, events.CANCELLED) then return events.absent() end
@@ -31,9 +34,10 @@ local function give_back(held)
   return reply(next_due_time(), 0, 0, 0, {}, {}, {})
 end
 
--- ids_again returns the IDs that the call leased before, and perhaps others. Messages under compact leases are found by the score
--- of these, and those that were cancelled since by the end of the leases, because a cancel gives a message a state and that score.
--- A step of the clock, which set it back by stepped, does so with all leases, and moves some by that.
+-- ids_again returns the IDs that the call leased before, and perhaps others. Messages under compact
+-- leases are found by the score of these, and those that were cancelled since by the end of the
+-- leases, because a cancel gives a message a state and that score. A step of the clock, which set
+-- it back by stepped, does so with all leases, and moves some by that.
 local function ids_again(stepped)
   if kept.ids then return cmsgpack.unpack(kept.ids) end
   local ids = call('ZRANGEBYSCORE', L, kept.score, kept.score)
@@ -45,16 +49,18 @@ local function ids_again(stepped)
   return ids
 end
 
--- answered_to counts in the record of a claim with a key one more copy that gets its answer: see forget.lua.
+-- answered_to counts in the record of a claim with a key one more copy that gets its answer: see
+-- forget.lua.
 local function answered_to(record)
   record.given = record.given + 1
   make_room()
   redis.pcall('HSET', hashes.kept_in, field, content .. cmsgpack.pack(record))
 end
 
--- answer_again answers a copy of a claim with all messages that the claim leased and that still have its lease, but for compact
--- leases that were extended. It returns none if the leases have run out on the way (P3). With a key, or after the deadline, another
--- caller may have got the messages and work on them. Otherwise no caller has them, unless one has extended their leases, so they are
+-- answer_again answers a copy of a claim with all messages that the claim leased and that still
+-- have its lease, but for compact leases that were extended. It returns none if the leases have run
+-- out on the way (P3). With a key, or after the deadline, another caller may have got the messages
+-- and work on them. Otherwise no caller has them, unless one has extended their leases, so they are
 -- given back.
 local function answer_again()
   local stepped = kept.token ~= 0 and shift - kept.shift or 0
@@ -121,7 +127,8 @@ end
 more_due(most)
 if #ids == 0 then return nothing(next_due_time()) end
 
--- must_end returns 'finish', or the reason of a death, for a message that must not be delivered, and nil for any other.
+-- must_end returns 'finish', or the reason of a death, for a message that must not be delivered,
+-- and nil for any other.
 local function must_end(st)
   if st.cancel then return 'finish' end
   if not attempts_left(st) then return REASON_ATTEMPTS end
@@ -129,11 +136,12 @@ local function must_end(st)
   return st.drop and 'finish' or REASON_EXPIRED
 end
 
--- Everything is read and decided before the first write. The counter of tokens, divided by TOKEN_STEP, is raised to eight times
--- the time in ms or more, because a primary that fails over may have given tokens that its replica does not know, and no token
--- may be given twice (P4). Tokens get ahead of the time for long only where a partition is claimed from more than 8000 times a
--- second, all the time. The counter is no longer raised by the time from the year 2109 on, when numbers become too large to be
--- exact.
+-- Everything is read and decided before the first write. The counter of tokens, divided by
+-- TOKEN_STEP, is raised to eight times the time in ms or more, because a primary that fails over
+-- may have given tokens that its replica does not know, and no token may be given twice (P4).
+-- Tokens get ahead of the time for long only where a partition is claimed from more than 8000 times
+-- a second, all the time. The counter is no longer raised by the time from the year 2109 on, when
+-- numbers become too large to be exact.
 if now + shift < LAST_TOKEN_TIME then raise_token(8 * (now + shift) * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
 local till_text = int(now + length)
@@ -153,8 +161,8 @@ local function lease(id, raw, record)
   records[n - 1], records[n] = id, record
 end
 
--- decide leases a message, or notes how it ends. st is the state of the message, if it has one; place is the place of the
--- message in ids.
+-- decide leases a message, or notes how it ends. st is the state of the message, if it has one;
+-- place is the place of the message in ids.
 local function decide(place, id, raw, st)
   if not st then
     st = fresh(id, raw, times[place])
@@ -173,15 +181,16 @@ local function decide(place, id, raw, st)
   lease(id, raw, encode_state(st))
 end
 
--- Messages are read a few at a time, because their length is not known before: as many as will fill the budget if they are as
--- long as those before, but at most AT_MOST. The failures in a state count twice, because the state is not only read but written
--- anew, and STATE_COST stands for the rest of that work.
+-- Messages are read a few at a time, because their length is not known before: as many as will fill
+-- the budget if they are as long as those before, but at most AT_MOST. The failures in a state
+-- count twice, because the state is not only read but written anew, and STATE_COST stands for the
+-- rest of that work.
 local AT_MOST, STATE_COST = 32, 4096
 local MOST_DECIDED = 200 -- messages of a call, delivered or ended
 local bytes, first = 0, 1
 while bytes < budget and leased < most do
-  -- Messages that end make room for others to deliver, so that a claim of one message can end up to MOST_DECIDED - 1 others and
-  -- still deliver one.
+  -- Messages that end make room for others to deliver, so that a claim of one message can end up to
+  -- MOST_DECIDED - 1 others and still deliver one.
   if first > #ids and #ended > 0 and #ids < MOST_DECIDED then more_due(MOST_DECIDED - #ids) end
   if first > #ids then break end
   local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
@@ -211,8 +220,8 @@ if events then
   end
 end
 
--- Removals come first, because a server out of memory refuses a script that begins with an addition. The messages to
--- remove are the first ones of each set.
+-- Removals come first, because a server out of memory refuses a script that begins with an
+-- addition. The messages to remove are the first ones of each set.
 if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
 if from_l_count > 0 then
   call('ZREMRANGEBYRANK', L, 0, from_l_count - 1)

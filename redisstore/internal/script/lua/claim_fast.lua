@@ -1,15 +1,17 @@
--- The fast path of claim.lua, for due messages that all wait for their first attempt, are short, and have no flag that scripts
--- read, while no lease has run out. It gives compact leases: the score in l holds token and end of the lease, so that no message
--- needs a state. Otherwise it writes nothing, and claim.lua goes on. KEYS, ARGV and reply are those of claim.lua.
+-- The fast path of claim.lua, for due messages that all wait for their first attempt, are short,
+-- and have no flag that scripts read, while no lease has run out. It gives compact leases: the
+-- score in l holds token and end of the lease, so that no message needs a state. Otherwise it
+-- writes nothing, and claim.lua goes on. KEYS, ARGV and reply are those of claim.lua.
 do -- so that its local variables do not count in claim.lua, because a script may have 200
   local USUAL_BYTES = 4096 + MESSAGE_BYTES -- of a message at most, because settling a compact lease may read it
   local TURNS, LENGTHS = 32, 32            -- see lease_token
   local LAST_COMPACT_LEASE = 8796093022208 -- 2^43: a score has room for token and length up to here
   local AT_ONCE = 64                       -- bodies are read a few at a time, because their length is not known before
 
-  -- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It looks for one only in one ms of 16, and
-  -- only if l has at most FREE_MOST leases, because it has to read all of l. That ms is not a multiple of 16, because at a
-  -- multiple of 16 claims may tidy, and then do not come here.
+  -- free_length returns a place in lengths, from 0, that no lease in l uses, or nil. It looks for
+  -- one only in one ms of 16, and only if l has at most FREE_MOST leases, because it has to read
+  -- all of l. That ms is not a multiple of 16, because at a multiple of 16 claims may tidy, and
+  -- then do not come here.
   local function free_length()
     local FREE_EACH, FREE_MOST = 16, 1024
     if now % FREE_EACH ~= 1 or call('ZCARD', L) > FREE_MOST then return nil end
@@ -25,8 +27,8 @@ do -- so that its local variables do not count in claim.lua, because a script ma
     return nil
   end
 
-  -- compact_lease returns token, end and score of a new lease, and the new value of the field lengths if it must change. It
-  -- returns nil if a score cannot hold the lease.
+  -- compact_lease returns token, end and score of a new lease, and the new value of the field
+  -- lengths if it must change. It returns nil if a score cannot hold the lease.
   local function compact_lease(length)
     local counter = g[3] and whole(g[3], 'token') or 0
     local turn = math.max((counter - counter % TOKEN_STEP) / TOKEN_STEP - 8 * (now + shift), 0) + 1
@@ -42,8 +44,8 @@ do -- so that its local variables do not count in claim.lua, because a script ma
       new and string.sub(lengths, 1, 8 * place) .. pack('<d', length) .. string.sub(lengths, 8 * place + 9)
   end
 
-  -- plain_messages reads messages until they have as many bytes as the claim may return. It returns them and their IDs, or
-  -- nil if a compact lease does not do for one of them.
+  -- plain_messages reads messages until they have as many bytes as the claim may return. It returns
+  -- them and their IDs, or nil if a compact lease does not do for one of them.
   local function plain_messages(ids)
     local out, byte, n = {}, string.byte, #ids
     local first, last, bytes, enough = 1, 1, 0, tonumber(ARGV[5])

@@ -1,17 +1,20 @@
 -- configure stores the settings of a topic in a partition, and creates it there if need be.
 --
--- KEYS  of a partition; 11 when partition 0 of a companion comes into being: g of partition 0 of the topic that it belongs to
+-- KEYS  of a partition; 11 when partition 0 of a companion comes into being: g of partition 0 of
+--       the topic that it belongs to
 -- ARGV  3 the version that must be the latest here, or empty: any below the
 --       new one; 4 the new version; 5 number of the partition; 6 a token above which all
---       further ones must be; 7 '1' to publish a notification; 8 with KEYS 11: the version that the topic must have there, else
---       empty; 9 with KEYS 11: the field that names the companion there; 10 fields of g, with spaces between, that name the
---       topics of the groups, which must be there; then pairs of field and value for g
+--       further ones must be; 7 '1' to publish a notification; 8 with KEYS 11: the version that the
+--       topic must have there, else empty; 9 with KEYS 11: the field that names the companion
+--       there; 10 fields of g, with spaces between, that name the topics of the groups, which must
+--       be there; then pairs of field and value for g
 -- Reply {now, micros, version, 1 if they were stored}
 local new = tonumber(ARGV[4])
 local fits = cfg.latest < new
 if ARGV[3] ~= '' then fits = cfg.latest == tonumber(ARGV[3]) end
--- A companion has as many partitions as its topic. That stays true because it comes into being only while the topic is there,
--- in the version that told how many, and because delete.lua deletes no topic that has a companion.
+-- A companion has as many partitions as its topic. That stays true because it comes into being only
+-- while the topic is there, in the version that told how many, and because delete.lua deletes no
+-- topic that has a companion.
 local parent = ARGV[8] ~= '' and KEYS[11]
 if parent then
   local of = call('HMGET', parent, 'version', 'lease')
@@ -28,7 +31,8 @@ end
 if cfg.version then make_room() end -- but not to create a topic, so that a server out of memory refuses that
 if not g[3] then cfg.token = tonumber(ARGV[5]) end
 raise_token(tonumber(ARGV[6]))
--- gone is stored so that dead messages past the old retention do not come back with a longer new one.
+-- gone is stored so that dead messages past the old retention do not come back with a longer new
+-- one.
 local fields = {'gone', int(gone), 'version', int(new), 'token', int(cfg.token)}
 for i = 11, #ARGV, 2 do
   fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]

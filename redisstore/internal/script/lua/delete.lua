@@ -1,15 +1,19 @@
--- delete deletes a topic and all its messages in a partition, in one step. Version, token counter, clock and its steps stay
--- for a day. The version stays so that a call which has not seen the deletion does not bring the topic back. The token counter
--- stays so that tokens grow when the topic is created again. After that day versions and tokens still grow, because they
--- begin with the time.
+-- delete deletes a topic and all its messages in a partition, in one step. Version, token counter,
+-- clock and its steps stay for a day. The version stays so that a call which has not seen the
+-- deletion does not bring the topic back. The token counter stays so that tokens grow when the
+-- topic is created again. After that day versions and tokens still grow, because they begin with
+-- the time.
 --
--- KEYS  of a partition; 11 in partition 0 of a companion: g of partition 0 of the topic that it belongs to
+-- KEYS  of a partition; 11 in partition 0 of a companion: g of partition 0 of the topic that it
+--       belongs to
 -- ARGV  3 the version that the topic is deleted from, 4 '1' in partition 0, which comes last and
 --       gets the next version; 5 number of the partition; 6 a token above which all further
---       ones must be; 7 with KEYS 11: the field that names the companion there, else empty; 8 with KEYS 11: the version that
---       the topic must have there, or 0 for any; 9 '1' if no message here may be scheduled, ready or leased
+--       ones must be; 7 with KEYS 11: the field that names the companion there, else empty; 8 with
+--       KEYS 11: the version that the topic must have there, or 0 for any; 9 '1' if no message here
+--       may be scheduled, ready or leased
 -- Reply {now, micros, version, 1 if it was done, how many messages, newest token}: not done when
---       a version has changed, or there are such messages, and in partition 0 when the topic has a companion
+--       a version has changed, or there are such messages, and in partition 0 when the topic has a
+--       companion
 local KEPT_MS = 86400000
 local latest, last = tonumber(ARGV[3]), ARGV[4] == '1'
 local parent = ARGV[7] ~= '' and KEYS[11]

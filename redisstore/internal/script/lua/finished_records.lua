@@ -1,6 +1,7 @@
--- Writes and deletes finished records: what a topic with a finished_retention keeps of each message that was acked,
--- cancelled or dropped. This file follows start.lua, and comes before the fast path in the script settle. Where no keys of
--- finished records are given it makes no functions, so that it costs next to nothing. docs/format-redis.md draws the format.
+-- Writes and deletes finished records: what a topic with a finished_retention keeps of each message
+-- that was acked, cancelled or dropped. This file follows start.lua, and comes before the fast path
+-- in the script settle. Where no keys of finished records are given it makes no functions, so that
+-- it costs next to nothing. docs/format-redis.md draws the format.
 
 local ACKED, CANCELLED, DROPPED = 0, 1, 2 -- outcomes
 local FINISHED, FINISHED_VERSION, FINISHED_BYTES = '<BI6I5I6i7', 32, 25
@@ -8,11 +9,12 @@ local DELIVERED, MOVED_ONCE, ATTEMPTS = 4, 8, 16 -- flags beside the outcome
 local put_finished, ids_of, finished_until, sweep_finished -- nil unless the caller gave the keys h and u
 if H then
   local byte, char, sub = string.byte, string.char, string.sub
-  -- ENDS is how many IDs a member of u has at most, because a member of its own for each ID would take more memory.
+  -- ENDS is how many IDs a member of u has at most, because a member of its own for each ID would
+  -- take more memory.
   local ENDS = 32
 
-  -- put_finished writes finished records, given as ID, record, ID, record ...; ids are the same IDs. A command that removes must
-  -- come before it: see make_room.
+  -- put_finished writes finished records, given as ID, record, ID, record ...; ids are the same
+  -- IDs. A command that removes must come before it: see make_room.
   put_finished = function(ids, finished, retention)
     call('HSET', H, unpack(finished))
     local till, ends, length, prefix = int(now + retention), {}, nil, nil
@@ -40,19 +42,21 @@ if H then
     return at == #member + 1
   end
 
-  -- finished_until returns the time at which a finished record is past its retention, or nil if it cannot be read.
+  -- finished_until returns the time at which a finished record is past its retention, or nil if it
+  -- cannot be read.
   finished_until = function(raw)
     if #raw < FINISHED_BYTES or floor(byte(raw) / FINISHED_VERSION) ~= 1 then return nil end
     local _, at, kept_for = unpack_from(FINISHED, raw)
     return at + kept_for
   end
 
-  -- SWEEP_RECORDS and SWEEP_BYTES bound the finished records that one script deletes. SWEEP_RECORDS is more than a script can
-  -- add, so that records past their retention do not pile up.
+  -- SWEEP_RECORDS and SWEEP_BYTES bound the finished records that one script deletes. SWEEP_RECORDS
+  -- is more than a script can add, so that records past their retention do not pile up.
   local SWEEP_RECORDS, SWEEP_BYTES, SOME_ENDS = 256, 262144, 16
 
-  -- delete_past deletes the finished records of some IDs that are past their retention, and returns how many bytes it has read.
-  -- It checks each record, because an ID may have finished again and then has a later record, which stays.
+  -- delete_past deletes the finished records of some IDs that are past their retention, and returns
+  -- how many bytes it has read. It checks each record, because an ID may have finished again and
+  -- then has a later record, which stays.
   local function delete_past(ids)
     local over, bytes = {}, 0
     for i, raw in ipairs(call('HMGET', H, unpack(ids))) do
@@ -63,7 +67,8 @@ if H then
     return bytes
   end
 
-  -- sweep_finished deletes some finished records that are past their retention, and reports whether there were any.
+  -- sweep_finished deletes some finished records that are past their retention, and reports whether
+  -- there were any.
   sweep_finished = function()
     local n, bytes = 0, 0
     while n < SWEEP_RECORDS and bytes < SWEEP_BYTES do
@@ -79,7 +84,8 @@ if H then
         end
       end
     end
-    -- A topic that keeps none any more loses the field with its last record. From then on callers need not give h and u.
+    -- A topic that keeps none any more loses the field with its last record. From then on callers
+    -- need not give h and u.
     if g[10] == '0' and call('ZCARD', U) == 0 then call('HDEL', G, 'finished_retention') end
     return n > 0
   end

@@ -1,17 +1,22 @@
--- Follow-ups are messages that a settlement stores in one step with itself, in its own topic and in others of the same hash slot.
--- This file stands between intake.lua and settle.lua.
+-- Follow-ups are messages that a settlement stores in one step with itself, in its own topic and in
+-- others of the same hash slot. This file stands between intake.lua and settle.lua.
 --
--- KEYS  after those of the records: eight for each other topic that has follow-ups, t to x as in start.lua
--- ARGV  5 how many these topics are; 6 the version of the settings of this partition by which the caller has chosen the IDs;
---       7 msgpack: an array with, for each settlement that has follow-ups, its place among the settlements, from 0, and how many
---       follow-ups it has, and then four values for each of these: its topic, by its place in KEYS from 1, or 0 for this one; and
---       ID, due and how as push.lua takes them; 8 and so on, per follow-up: what push.lua is given beside these
---       All of these are there only if there are follow-ups
--- Reply of settle.lua: after notified stand, for each of the other topics, the version of its settings here, as in a reply, and
---       the time of which waiting claims were notified there. A status above 15 is followed by due and state, as in the reply of
---       push.lua; it is 16 times the number of the follow-up that is refused, from 1, and
---       4, 5, 6, 8 or 9 as in push.lua, 10 no space, 11 its topic is not there, or 12 the topic of the settlement has another
---       version
+-- KEYS  after those of the records: eight for each other topic that has follow-ups, t to x as in
+--       start.lua
+-- ARGV  5 how many these topics are; 6 the version of the settings of this partition by which the
+--       caller has chosen the IDs;
+--       7 msgpack: an array with, for each settlement that has follow-ups, its place among the
+--       settlements, from 0, and how many follow-ups it has, and then four values for each of
+--       these: its topic, by its place in KEYS from 1, or 0 for this one; and ID, due and how as
+--       push.lua takes them; 8 and so on, per follow-up: what push.lua is given beside these All of
+--       these are there only if there are follow-ups
+-- Reply of settle.lua: after notified stand, for each of the other topics, the version of its
+-- settings here, as in a reply, and
+--       the time of which waiting claims were notified there. A status above 15 is followed by due
+--       and state, as in the reply of push.lua; it is 16 times the number of the follow-up that is
+--       refused, from 1, and
+--       4, 5, 6, 8 or 9 as in push.lua, 10 no space, 11 its topic is not there, or 12 the topic of
+--       the settlement has another version
 local follow -- nil unless there are follow-ups
 if ARGV[5] then
   local SPACE, TOPIC, VERSION = 10, 11, 12
@@ -23,7 +28,8 @@ if ARGV[5] then
   local out_of_memory
   local other_version = cfg.version ~= tonumber(ARGV[6])
 
-  -- The intakes of the other topics. These reads fail for a key of a wrong type, before anything is written.
+  -- The intakes of the other topics. These reads fail for a key of a wrong type, before anything is
+  -- written.
   for k, p in ipairs(follow_topics) do
     p.waiting, p.leased, p.dead, p.finished = call('ZCARD', p.t), call('ZCARD', p.l), call('ZCARD', p.d), call('ZCARD', p.f)
     p.lapsed = call('ZCARD', p.x)
@@ -74,10 +80,11 @@ if ARGV[5] then
 
   follow = {own = own}
 
-  -- room finds out whether the server is out of memory, and must come before the first write: such a server refuses the first
-  -- write of a script if it adds something, and refuses none after a write that removes. So room begins with an addition, the
-  -- time. If the server refuses it, settlements with follow-ups are refused, and those without go on. room returns an error of
-  -- any other kind.
+  -- room finds out whether the server is out of memory, and must come before the first write: such
+  -- a server refuses the first write of a script if it adds something, and refuses none after a
+  -- write that removes. So room begins with an addition, the time. If the server refuses it,
+  -- settlements with follow-ups are refused, and those without go on. room returns an error of any
+  -- other kind.
   function follow.room()
     local got = redis.pcall('HSET', G, 'clock', now_text)
     g[2] = now_text
@@ -88,9 +95,9 @@ if ARGV[5] then
     return nil
   end
 
-  -- refusal returns status, due and state for the reply if a settlement cannot be done because of its follow-ups, or nil. id is
-  -- that of the settled message; h and is_remembered are what the settlement leaves under that ID. refusal is asked before anything
-  -- of the settlement is written.
+  -- refusal returns status, due and state for the reply if a settlement cannot be done because of
+  -- its follow-ups, or nil. id is that of the settled message; h and is_remembered are what the
+  -- settlement leaves under that ID. refusal is asked before anything of the settlement is written.
   function follow.refusal(place, id, h, is_remembered)
     local all = of_place[place]
     if not all then return nil end
@@ -105,7 +112,8 @@ if ARGV[5] then
       if other_version then
         lookup = lookup or 16 * j + VERSION
       elseif p and not p.is_there then
-        -- A follow-up that would be refused in an empty topic, too, is refused now, so that the topic is not made for it.
+        -- A follow-up that would be refused in an empty topic, too, is refused now, so that the
+        -- topic is not made for it.
         if f.due > MAX_DUE then status, at, state = 5, 0, 0 end
         if f.how >= REPLACE_IF_DUE then status, at, state = CHANGED, 0, 0 end
         lookup = lookup or 16 * j + TOPIC
@@ -125,14 +133,16 @@ if ARGV[5] then
     return status, at, state
   end
 
-  -- try begins a trial, and returns a function that ends it: what refusal, hold and assume note in between is forgotten then.
+  -- try begins a trial, and returns a function that ends it: what refusal, hold and assume note in
+  -- between is forgotten then.
   function follow.try()
     local forgets = {}
     for k, into in pairs(to) do forgets[k] = into.try() end
     return function() for _, forget in pairs(forgets) do forget() end end
   end
 
-  -- assume notes, in a trial, that the follow-ups of a settlement would be stored. replaced is called as by store.
+  -- assume notes, in a trial, that the follow-ups of a settlement would be stored. replaced is
+  -- called as by store.
   function follow.assume(place, replaced)
     for _, f in ipairs(of_place[place] or {}) do
       if not f.kept then
@@ -142,11 +152,12 @@ if ARGV[5] then
     end
   end
 
-  -- to_look_up reports whether a status tells the caller to look a topic up and to send the settlement again.
+  -- to_look_up reports whether a status tells the caller to look a topic up and to send the
+  -- settlement again.
   function follow.to_look_up(status) return status > 15 and status % 16 >= TOPIC end
 
-  -- lacks_events reports whether a settlement that is not refused has a follow-up whose topic tells of it, while the companion
-  -- events is not there.
+  -- lacks_events reports whether a settlement that is not refused has a follow-up whose topic tells
+  -- of it, while the companion events is not there.
   function follow.lacks_events(place)
     for _, f in ipairs(of_place[place] or {}) do
       local source = follow_topics[f.topic] and follow_topics[f.topic].source or f.topic == 0 and events.own or nil
@@ -155,8 +166,9 @@ if ARGV[5] then
     return false
   end
 
-  -- store notes the follow-ups of a settlement that is done, and write stores them. replaced is called with the ID of each
-  -- follow-up in the topic of the settlement, because a message with that ID, if there is one, is replaced.
+  -- store notes the follow-ups of a settlement that is done, and write stores them. replaced is
+  -- called with the ID of each follow-up in the topic of the settlement, because a message with
+  -- that ID, if there is one, is replaced.
   function follow.store(place, replaced)
     for _, f in ipairs(of_place[place] or {}) do
       if not f.kept then
@@ -166,8 +178,8 @@ if ARGV[5] then
     end
   end
 
-  -- write stores the follow-ups. It adds to out what the caller is told of the other topics, and returns whether anything was
-  -- stored.
+  -- write stores the follow-ups. It adds to out what the caller is told of the other topics, and
+  -- returns whether anything was stored.
   function follow.write(out)
     local any = false
     for k, p in ipairs(follow_topics) do

@@ -1,9 +1,11 @@
--- Reads, in a call with follow-ups, what the partitions of their topics say of themselves. This file follows start.lua directly,
--- because it sets the time forward to the latest that any of these partitions of the same era has seen. One of an earlier era has to
--- step first. If one has a later era, the caller does not know of a step yet, and call.lua refuses the call.
+-- Reads, in a call with follow-ups, what the partitions of their topics say of themselves. This
+-- file follows start.lua directly, because it sets the time forward to the latest that any of these
+-- partitions of the same era has seen. One of an earlier era has to step first. If one has a later
+-- era, the caller does not know of a step yet, and call.lua refuses the call.
 --
--- follow_topics has the topics in the order of KEYS: the names of keys, as an intake takes them; version, as in replies; is_there:
--- whether the topic exists; paused: whether its pushes are; gone, as in prelude.lua; and what events.lua needs of them.
+-- follow_topics has the topics in the order of KEYS: the names of keys, as an intake takes them;
+-- version, as in replies; is_there: whether the topic exists; paused: whether its pushes are; gone,
+-- as in prelude.lua; and what events.lua needs of them.
 if ARGV[5] then
   local KEYS_EACH = 8 -- t to x, as in start.lua
   follow_topics = {}

@@ -3,7 +3,8 @@
 -- KEYS  of a partition
 -- ARGV  3 where the first bucket begins, 4 its width in ms, 5 the number of the
 --       first bucket to count (from 0), 6 the number of the one after the last, 7 how many
---       buckets there are in all, 8 the time up to which a due message counts as overdue and in no bucket, not before 3
+--       buckets there are in all, 8 the time up to which a due message counts as overdue and in no
+--       bucket, not before 3
 -- Reply {now, micros, version, overdue, beyond, count ...}: only up to the last bucket that
 --       holds anything. All leased messages count as overdue
 local step, first, last, all = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])

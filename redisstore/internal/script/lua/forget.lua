@@ -1,8 +1,9 @@
 -- forget takes back one answer to a claim with a key, because that answer did not reach its caller.
 --
--- KEYS  1, 2  the hashes of records
+-- KEYS  1, 2 the hashes of records
 -- ARGV  1 the field of the record
--- Reply 1 if no other copy of the claim got the answer. Then forget has deleted the record, and the caller has to give the
+-- Reply 1 if no other copy of the claim got the answer. Then forget has deleted the record, and the
+-- caller has to give the
 --       leases back
 for i = 1, 2 do
   local raw = redis.call('HGET', KEYS[i], ARGV[1])

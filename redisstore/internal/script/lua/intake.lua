@@ -1,25 +1,31 @@
--- An intake takes new messages into a partition: those of a push, and the follow-ups of settlements. Here alone is decided what
--- happens to a new message whose ID is in use (P7). This file comes after prelude.lua and large_sets.lua.
+-- An intake takes new messages into a partition: those of a push, and the follow-ups of
+-- settlements. Here alone is decided what happens to a new message whose ID is in use (P7). This
+-- file comes after prelude.lua and large_sets.lua.
 
--- new_intake makes the intake of a partition. p has the names of its sets and hashes: t, l, d, f, m, s and x; how many
--- messages wait, are leased, are dead, and how many IDs are remembered: waiting, leased, dead, finished; how many leases are in x:
--- lapsed; whether there is a state: has_states; the time at which a dead message that is past its retention died at the latest:
--- gone; whether pushes are paused: paused; the source of the events of these messages (see events.lua), or nil: source.
+-- new_intake makes the intake of a partition. p has the names of its sets and hashes: t, l, d, f,
+-- m, s and x; how many messages wait, are leased, are dead, and how many IDs are remembered:
+-- waiting, leased, dead, finished; how many leases are in x: lapsed; whether there is a state:
+-- has_states; the time at which a dead message that is past its retention died at the latest: gone;
+-- whether pushes are paused: paused; the source of the events of these messages (see events.lua),
+-- or nil: source.
 local new_intake
 do
-  -- What is to be done when an ID is in use: how modulo 8. (how / 8 modulo 32 are the flags of the record.)
+  -- What is to be done when an ID is in use: how modulo 8. (how / 8 modulo 32 are the flags of the
+  -- record.)
   local REPLACE, FAIL, NEW, REPLACE_DEAD = 1, 2, 3, 4 -- NEW: it cannot be in use, because the caller has just made it up
-  -- IF_DUE is added to how to replace only a message that is due at the time which stands in front of the record, a double.
+  -- IF_DUE is added to how to replace only a message that is due at the time which stands in front
+  -- of the record, a double.
   local IF_DUE, IF_DUE_BYTES = 256, 8
   local DUPLICATE, REPLACED, IN_USE, TOO_FAR, PAUSED, FINISHED_DUPLICATE, DEAD, CHANGED = 2, 3, 4, 5, 6, 7, 8, 9 -- see push.lua
 
   new_intake = function(p)
-    -- held has, by ID, where the message with that ID is: {set, at: the score in the set, gone, due}. gone is true for a dead
-    -- message past its retention that has not been swept. due is there only if it was looked up or given to hold. remembered has,
-    -- by ID, whether a finished ID is still remembered; it has false for one in f whose time is over.
+    -- held has, by ID, where the message with that ID is: {set, at: the score in the set, gone,
+    -- due}. gone is true for a dead message past its retention that has not been swept. due is
+    -- there only if it was looked up or given to hold. remembered has, by ID, whether a finished ID
+    -- is still remembered; it has false for one in f whose time is over.
     local held, remembered = {}, {}
-    -- All messages are stored with one command per key. If a message of this call replaces another one of this call, it takes
-    -- the other's place in these arguments.
+    -- All messages are stored with one command per key. If a message of this call replaces another
+    -- one of this call, it takes the other's place in these arguments.
     local records, times, size, index = {}, {}, 0, {}
     local replaced, from_l, from_d, forgotten = {}, {}, {}, {}
     local own_states = {} -- of messages with a remember: ID -> state
@@ -68,10 +74,12 @@ do
     -- holds returns what held has of an ID, or nil, and whether the ID is remembered.
     function this.holds(id) return held[id], remembered[id] end
 
-    -- hold notes what a settlement leaves under an ID: {set, at, due} or nil, and whether the ID is remembered then.
+    -- hold notes what a settlement leaves under an ID: {set, at, due} or nil, and whether the ID is
+    -- remembered then.
     function this.hold(id, h, is_remembered) held[id], remembered[id] = h, is_remembered end
 
-    -- try begins a trial, and returns a function that takes back what hold and assume have noted since.
+    -- try begins a trial, and returns a function that takes back what hold and assume have noted
+    -- since.
     function this.try()
       local h, r = {}, {}
       for id, x in pairs(held) do h[id] = x end
@@ -84,7 +92,8 @@ do
       if how % 8 ~= NEW then held[id], remembered[id] = {set = p.t, at = due}, nil end
     end
 
-    -- refusal returns status, due time and state for the reply if a message is not to be stored, else nil.
+    -- refusal returns status, due time and state for the reply if a message is not to be stored,
+    -- else nil.
     function this.refusal(id, due, how, rest)
       if due > MAX_DUE then return TOO_FAR, 0, 0 end
       if p.paused then return PAUSED, 0, 0 end
@@ -106,8 +115,8 @@ do
       return nil
     end
 
-    -- store notes a message that is to be stored by write, and returns the status REPLACED if the message takes the place of
-    -- another one. named says that somebody named the due time.
+    -- store notes a message that is to be stored by write, and returns the status REPLACED if the
+    -- message takes the place of another one. named says that somebody named the due time.
     function this.store(id, due, due_text, named, how, rest)
       local mode, flags = how % 8, floor(how % IF_DUE / 8)
       if how >= IF_DUE then rest = string.sub(rest, IF_DUE_BYTES + 1) end
@@ -137,7 +146,8 @@ do
     -- stored returns how many messages have been noted.
     function this.stored() return size / 2 end
 
-    -- write stores the messages. Additions come first, so that a server out of memory refuses a push before anything has changed.
+    -- write stores the messages. Additions come first, so that a server out of memory refuses a
+    -- push before anything has changed.
     function this.write()
       if size == 0 then return end
       call('HSET', p.m, unpack(records))

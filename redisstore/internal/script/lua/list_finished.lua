@@ -1,15 +1,20 @@
--- list_finished returns some finished records that are kept until a time between two times, in order of the time until which they
--- are kept, or the reverse. Records of one time are in no order.
+-- list_finished returns some finished records that are kept until a time between two times, in
+-- order of the time until which they are kept, or the reverse. Records of one time are in no order.
 --
 -- KEYS  of a partition
--- ARGV  3 from, 4 to (ms, both included); 5 how many members of u to leave out, which were read before
+-- ARGV  3 from, 4 to (ms, both included); 5 how many members of u to leave out, which were read
+--       before
 --       6 how many IDs to read, about. A negative number reads from the end
---       7 time, 8 ID of the place behind which the list begins; the ID is empty to begin at the first
---       9 from, 10 to when the messages finished (ms, to not included); 11 their outcome, or -1 for any
+--       7 time, 8 ID of the place behind which the list begins; the ID is empty to begin at the
+--       first
+--       9 from, 10 to when the messages finished (ms, to not included); 11 their outcome, or -1 for
+--       any
 --       12 bytes after which to stop
--- Reply {now, micros, version, IDs read, members read, members left, last time, members of the last time, ID, record, ID ...}:
---       members left is 1 when there are more to read, and else 0; last time is that of the last member read, and members of the
---       last time says how many of those read have it; both are 0 when none was read
+-- Reply {now, micros, version, IDs read, members read, members left, last time, members of the last
+-- time, ID, record, ID ...}:
+--       members left is 1 when there are more to read, and else 0; last time is that of the last
+--       member read, and members of the last time says how many of those read have it; both are 0
+--       when none was read
 if not H then return reply(0, 0, 0, 0, 0) end
 local low, high, skip, most = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local after, after_id = tonumber(ARGV[7]), ARGV[8]
@@ -32,8 +37,8 @@ end
 
 local found, ids_read, members_read, bytes, last_till, of_last = {}, 0, 0, 0, 0, 0
 
--- read_member adds the records that a member leads to. A record that is kept until another time belongs to a message that
--- finished later under the ID, and has its own member.
+-- read_member adds the records that a member leads to. A record that is kept until another time
+-- belongs to a message that finished later under the ID, and has its own member.
 local function read_member(member, till)
   local ids, wanted = {}, {}
   if not ids_of(member, ids) then corrupt('a member of ' .. U .. ' cannot be read') end
@@ -64,7 +69,8 @@ end
 local low_rank, high_rank = call('ZCOUNT', U, '-inf', '(' .. low), call('ZCOUNT', U, '-inf', high) - 1
 if backwards then high_rank = high_rank - skip else low_rank = low_rank + skip end
 
--- members returns up to SOME_MEMBERS members, the next ones in the order of the list, as {member, time}.
+-- members returns up to SOME_MEMBERS members, the next ones in the order of the list, as {member,
+-- time}.
 local function members()
   local first, last, out = low_rank, math.min(high_rank, low_rank + SOME_MEMBERS - 1), {}
   if backwards then first, last = math.max(low_rank, high_rank - SOME_MEMBERS + 1), high_rank end

@@ -1,12 +1,13 @@
--- The fast path of push.lua, for a call in which no ID is in use, no message is refused, and none has a remember or a condition,
--- in a topic that does not tell of pushes. Otherwise it writes nothing, and push.lua goes on. KEYS, ARGV and reply are those of
--- push.lua.
+-- The fast path of push.lua, for a call in which no ID is in use, no message is refused, and none
+-- has a remember or a condition, in a topic that does not tell of pushes. Otherwise it writes
+-- nothing, and push.lua goes on. KEYS, ARGV and reply are those of push.lua.
 if kept then return kept end
 local NEW = 3
 local OWN_WINDOW = 128 -- 8 times the flag of a message with a remember, the highest one; a message with a condition has 256
 local items = cmsgpack.unpack(ARGV[3])
 
--- none_in_use reports whether no stored message has one of the IDs, none of them is in f, and no two of them are the same.
+-- none_in_use reports whether no stored message has one of the IDs, none of them is in f, and no
+-- two of them are the same.
 local function none_in_use(ids)
   local seen = {}
   for _, id in ipairs(ids) do
@@ -64,7 +65,8 @@ if flags == 0 and not (events and events.tells(events.own, events.PUSHED)) and g
         if not first or earliest < ceil(first) then notified = earliest end
       end
     end
-    -- Additions come first, so that a server out of memory refuses the call before anything has changed.
+    -- Additions come first, so that a server out of memory refuses the call before anything has
+    -- changed.
     call('HSET', M, unpack(records))
     if becomes_large then
       large.add(T, times)

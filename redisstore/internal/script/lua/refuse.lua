@@ -1,11 +1,14 @@
--- refuse has copies of calls refused that ended without an answer and may still be on their way. Its caller sends it
--- before the next call to the partition, so that a copy which the network held back cannot undo that call. What a copy did that
--- was carried out before stays. The script may be sent any number of times.
+-- refuse has copies of calls refused that ended without an answer and may still be on their way.
+-- Its caller sends it before the next call to the partition, so that a copy which the network held
+-- back cannot undo that call. What a copy did that was carried out before stays. The script may be
+-- sent any number of times.
 --
 -- KEYS  of a partition; 9 and 10 are the two hashes of records, see call.lua
--- ARGV  3 and so on, four for each call: its caller, its number, its deadline in ms, and its era. The number after that one must
---       never be used. Copies of another era than that of the partition are refused in any case
--- Reply {now, micros, version, place ...}: the calls, from 0, that are not refused yet, because no copy can be carried
+-- ARGV  3 and so on, four for each call: its caller, its number, its deadline in ms, and its era.
+--       The number after that one must never be used. Copies of another era than that of the
+--       partition are refused in any case
+-- Reply {now, micros, version, place ...}: the calls, from 0, that are not refused yet, because no
+-- copy can be carried
 --       out so long before its deadline
 local WINDOW = 60000 -- as in call.lua
 
@@ -31,6 +34,7 @@ for i = 3, #ARGV, 4 do
     end
   end
 end
--- The time is stored so that a deadline that is past stays so, even if the server's clock is set back.
+-- The time is stored so that a deadline that is past stays so, even if the server's clock is set
+-- back.
 write_clock()
 return out

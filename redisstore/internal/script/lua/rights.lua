@@ -1,13 +1,13 @@
 -- rights tries every command that the scripts use, without changing anything. It has no prelude.
 --
--- KEYS  a key of the store and one that is never there, because some proxies let no script pass without
---       keys; none on a cluster, where each node is asked
+-- KEYS  a key of the store and one that is never there, because some proxies let no script pass
+--       without keys; none on a cluster, where each node is asked
 -- ARGV  1 a key that is never there, 2 a channel that nobody subscribes to
 -- Reply {command, what the server said, command, what it said ...} of those that this user
 --       may not run; none for a user who may run all
 --
--- The server looks at the user's rights before it looks at arguments, keys and slots. So a command that
--- could write is given nothing to find, or arguments that it refuses by itself.
+-- The server looks at the user's rights before it looks at arguments, keys and slots. So a command
+-- that could write is given nothing to find, or arguments that it refuses by itself.
 local NONE = ARGV[1]
 local tries = {
   {'HDEL', NONE, 'f'}, {'HEXISTS', NONE, 'f'}, {'HGET', NONE, 'f'}, {'HGETALL', NONE}, {'HKEYS', NONE}, {'HLEN', NONE}, {'HMGET', NONE, 'f'},

@@ -1,14 +1,15 @@
--- What list and purge share: the choice of messages by state and time. This file stands between prelude.lua and list.lua or
--- purge.lua.
+-- What list and purge share: the choice of messages by state and time. This file stands between
+-- prelude.lua and list.lua or purge.lua.
 --
 -- ARGV  3 state, as in punctual.State; 0 is all but the dead, for purge alone.
 --       4 from, 5 to (ms, both included).
 --       6 time, 7 ID of the place after which to begin; both are empty to begin at the first.
---       8 how many at most. A negative number reads the list from its end: the latest first, and after a place comes what
+--       8 how many at most. A negative number reads the list from its end: the latest first, and
+--       after a place comes what
 --         stands before it in order.
 
--- Leases that end in one ms are in the order of their scores, which are multiples of 1/PLACES. So the time in the place of a
--- leased message is its score times PLACES, a whole number.
+-- Leases that end in one ms are in the order of their scores, which are multiples of 1/PLACES. So
+-- the time in the place of a leased message is its score times PLACES, a whole number.
 local PLACES = 1024
 local listed_leases = ARGV[3] == '3'
 local places = listed_leases and PLACES or 1
@@ -18,8 +19,8 @@ local most = tonumber(ARGV[8])
 local backwards = most < 0
 most = math.abs(most)
 
--- page returns up to n members of a set between two scores, after a place if one is given, as {id, at, from}. Backwards it
--- begins with the last of them.
+-- page returns up to n members of a set between two scores, after a place if one is given, as {id,
+-- at, from}. Backwards it begins with the last of them.
 local function page(key, low, high, after, after_id, n)
   local out = {}
   if low > high then return out end
@@ -63,8 +64,9 @@ local function ready(low, high, after, after_id, n)
   return out
 end
 
--- live returns messages with a lease, also one that has run out, and then those that wait. The given place holds for those
--- that wait alone, because purge, its only user, deletes the others as it goes.
+-- live returns messages with a lease, also one that has run out, and then those that wait. The
+-- given place holds for those that wait alone, because purge, its only user, deletes the others as
+-- it goes.
 local function live(low, high, after, after_id, n)
   local out = page(L, math.max(low, now + 1), high, nil, '', n)
   for _, e in ipairs(page(X, low, high, nil, '', n - #out)) do out[#out + 1] = {id = e.id, at = e.at, from = L} end

@@ -1,4 +1,5 @@
--- The settings of a partition, for all scripts that have prelude.lua. This file follows start.lua and the fast paths.
+-- The settings of a partition, for all scripts that have prelude.lua. This file follows start.lua
+-- and the fast paths.
 
 local DROP, CANCEL, EXPIRES, MOVED, FIRST = 1, 2, 4, 8, 16 -- flags
 local REMEMBER = 16 -- a flag of a message, not of a state: the message is of version 2, which has a remember
@@ -6,8 +7,8 @@ local REASON_DISCARDED, REASON_ATTEMPTS, REASON_EXPIRED = 1, 2, 3
 local MAX_FAILURES = 16
 local LEASE_RAN_OUT = 'lease ran out'
 
--- version is nil when there is no such topic. latest is the newest version that this partition ever had; it stays for
--- a day when the topic is deleted.
+-- version is nil when there is no such topic. latest is the newest version that this partition ever
+-- had; it stays for a day when the topic is deleted.
 local more = call('HMGET', G, 'max_attempts', 'gone')
 local function number_of(value, field) return value and whole(value, field) or 0 end
 if g[9] and #g[9] % 8 ~= 0 then corrupt('field lengths of ' .. G .. ' cannot be read') end
@@ -24,5 +25,6 @@ local cfg = {
   finished_retention = number_of(g[10], 'finished_retention'),
 }
 
--- reply returns an answer: time, microseconds and version, as every answer begins, and then the given values.
+-- reply returns an answer: time, microseconds and version, as every answer begins, and then the
+-- given values.
 local function reply(...) return {now, micros, cfg.version or -cfg.latest, ...} end

@@ -2,14 +2,17 @@
 --
 -- KEYS  of a partition
 -- ARGV  3 msgpack: an array with five values per settlement, in order of
---       effect: ID; token; verb, as in punctual.Verb; delay in ms, or a due time in digits (to extend, 0 stands for the topic's
---       lease; to retry, -1 to -2 for the topic's backoff, and what is below -1 is a chance drawn by the caller);
---       text of the error; or, if 4 is '1', of acks: token, how many IDs, these IDs, and the next token ...
+--       effect: ID; token; verb, as in punctual.Verb; delay in ms, or a due time in digits (to
+--       extend, 0 stands for the topic's lease; to retry, -1 to -2 for the topic's backoff, and
+--       what is below -1 is a chance drawn by the caller); text of the error; or, if 4 is '1', of
+--       acks: token, how many IDs, these IDs, and the next token ...
 --       5 and so on as follow.lua says
--- Reply {now, micros, version, notified, place, status, place, status ...}, with more as follow.lua says
+-- Reply {now, micros, version, notified, place, status, place, status ...}, with more as follow.lua
+-- says
 --       place is that of a settlement among those given, from 0; one that is not named was done
---       status 1 lease lost, 2 the message was cancelled under this lease, 3 due too far ahead, 4 nothing was done: the states are
---       too long for one script, or an earlier settlement of the ID waits for a topic; the caller sends these settlements again
+--       status 1 lease lost, 2 the message was cancelled under this lease, 3 due too far ahead, 4
+--       nothing was done: the states are too long for one script, or an earlier settlement of the
+--       ID waits for a topic; the caller sends these settlements again
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
 local out = reply(NEVER)
@@ -34,8 +37,8 @@ end
 local was = only_acks and not (follow and follow.own) and NEVER or next_due_time()
 local keeps = cfg.finished_retention > 0 or events -- then an ack needs the state, too
 
--- STATES is how many bytes of states one script reads at most where an ack needs the state; it reads at least one state. left are
--- the places of the settlements that this script does not reach.
+-- STATES is how many bytes of states one script reads at most where an ack needs the state; it
+-- reads at least one state. left are the places of the settlements that this script does not reach.
 local STATES = 262144
 local left, bytes = {}, 0
 for n = 1, keeps and #ids or 0 do
@@ -46,8 +49,9 @@ for n = 1, keeps and #ids or 0 do
   end
 end
 
--- token has, by ID, the current token of each message, 0 if it is not leased. known has the states of the messages for which an
--- ID is not enough: with keeps all of them, and else those that are not just acked.
+-- token has, by ID, the current token of each message, 0 if it is not leased. known has the states
+-- of the messages for which an ID is not enough: with keeps all of them, and else those that are
+-- not just acked.
 local token, known = {}, {}
 local remember = {} -- of messages with a remember: for how long their ID is remembered
 local scores = call('ZMSCORE', L, unpack(ids))
@@ -74,8 +78,8 @@ for _, id in ipairs(stateless) do
 end
 if not complete(may_end, known) then return redis.error_reply('PUNCTUAL_MORE messages are long') end
 
--- The topic's backoff: the delays after the first attempts in ms, and by what part of a delay chance lengthens it at most.
--- The last delay is for all further attempts.
+-- The topic's backoff: the delays after the first attempts in ms, and by what part of a delay
+-- chance lengthens it at most. The last delay is for all further attempts.
 local delays, jitter = {0}, 0
 if backoff then
   local b = call('HMGET', G, 'delays', 'jitter')
@@ -87,7 +91,8 @@ if backoff then
   end
 end
 
--- next_due returns when a message that is given back is due again: after a delay, or at a due time in digits.
+-- next_due returns when a message that is given back is due again: after a delay, or at a due time
+-- in digits.
 local function next_due(st, when)
   if type(when) == 'string' then return tonumber(when) end
   if when >= 0 then return up + when end
@@ -102,7 +107,8 @@ local acked = {}
 -- remembers reports whether the ID of a message stays in use when the message finishes.
 local function remembers(id) return (remember[id] or cfg.dedupe_window) > 0 end
 
--- now_holds notes, for the follow-ups of later settlements, what a settlement leaves under an ID of this topic.
+-- now_holds notes, for the follow-ups of later settlements, what a settlement leaves under an ID of
+-- this topic.
 local function now_holds(id, set, at, due)
   if follow and follow.own then follow.own.hold(id, set and {set = set, at = at, due = due}, not set and remembers(id)) end
 end
@@ -184,8 +190,8 @@ end
 -- lose ends the lease of a message that a follow-up replaces.
 local function lose(id) token[id] = 0 end
 
--- settle_place carries out one settlement. It returns what the reply says of it: a status, and if a follow-up is refused, due time
--- and state; nothing for a settlement that was done.
+-- settle_place carries out one settlement. It returns what the reply says of it: a status, and if a
+-- follow-up is refused, due time and state; nothing for a settlement that was done.
 local function settle_place(place)
   local i = 5 * place + 1
   local id, verb = items[i], items[i + 2]
@@ -201,9 +207,10 @@ local function settle_place(place)
   return status, at, state
 end
 
--- lacks_events reports whether some settlement has an event to tell while the companion events is not there. It runs before the
--- first write. The settlements build on each other: after an extension a lease goes on, after an ack it is over, and a follow-up
--- finds what the settlements before it leave. So all of them are tried, and what they would leave is forgotten again.
+-- lacks_events reports whether some settlement has an event to tell while the companion events is
+-- not there. It runs before the first write. The settlements build on each other: after an
+-- extension a lease goes on, after an ack it is over, and a follow-up finds what the settlements
+-- before it leave. So all of them are tried, and what they would leave is forgotten again.
 local function lacks_events()
   local over, found = {}, false
   local forget = follow and follow.try()
@@ -254,8 +261,9 @@ if follow then
   local failed = follow.room()
   if failed then return failed end
 end
--- answers.undecided has the IDs whose settlement waits for a topic to be looked up. Further settlements of these IDs are left for
--- the next script, too, because the items of a call take effect in order. (It is a field of answers because a script may have only
+-- answers.undecided has the IDs whose settlement waits for a topic to be looked up. Further
+-- settlements of these IDs are left for the next script, too, because the items of a call take
+-- effect in order. (It is a field of answers because a script may have only
 -- 200 local variables.)
 local answers, decided = {undecided = {}}, false
 for place = 0, #ids - 1 do
@@ -296,7 +304,7 @@ if follow then changed = follow.write(out) or changed end
 if changed then settle_clock() end
 out[4] = notify(was)
 for i, v in ipairs(answers) do out[#out + 1] = v end
--- If nothing of the call was decided, its record does not stand under a key, because the call is sent again when its topics have
--- been looked up.
+-- If nothing of the call was decided, its record does not stand under a key, because the call is
+-- sent again when its topics have been looked up.
 if decided then conclude(out, changed) else keep(out, changed) end
 return out

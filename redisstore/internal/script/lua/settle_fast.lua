@@ -1,6 +1,7 @@
--- The fast path of settle.lua, for a call that only acks, without follow-ups, under compact leases that have not run out, in a
--- topic that does not tell of acks and has not stopped keeping finished records. Otherwise it writes nothing, and settle.lua goes on.
--- KEYS, ARGV and reply are those of settle.lua.
+-- The fast path of settle.lua, for a call that only acks, without follow-ups, under compact leases
+-- that have not run out, in a topic that does not tell of acks and has not stopped keeping finished
+-- records. Otherwise it writes nothing, and settle.lua goes on. KEYS, ARGV and reply are those of
+-- settle.lua.
 if kept then
   for k, p in ipairs(follow_topics or {}) do kept[3 + 2 * k] = p.version end -- the caller needs the present versions
   return kept
@@ -9,8 +10,8 @@ local items = cmsgpack.unpack(ARGV[3])
 local only_acks = ARGV[4] == '1'
 local ACKED_ONCE = FINISHED .. 'I5'
 
--- compact_acks returns the IDs to ack and the scores of their leases. It returns nil if a lease is not compact, has run out
--- or has another token than the ack.
+-- compact_acks returns the IDs to ack and the scores of their leases. It returns nil if a lease is
+-- not compact, has run out or has another token than the ack.
 local function compact_acks()
   local ids, tokens, n = {}, {}, 0
   local i = 1
@@ -37,9 +38,10 @@ local function compact_acks()
   return ids, scores
 end
 
--- finished_of_acks returns ID, finished record, ID, finished record ... of messages with compact leases of the given scores,
--- or nil if a message is missing, cannot be read or has a flag that scripts read. The message itself has all that the record needs,
--- because a message under a compact lease was never rescheduled and ends at its first attempt.
+-- finished_of_acks returns ID, finished record, ID, finished record ... of messages with compact
+-- leases of the given scores, or nil if a message is missing, cannot be read or has a flag that
+-- scripts read. The message itself has all that the record needs, because a message under a compact
+-- lease was never rescheduled and ends at its first attempt.
 local function finished_of_acks(ids, scores)
   local retention, kind, out = whole(g[10], 'finished_retention'), FINISHED_VERSION + ACKED + DELIVERED, {}
   local text, took

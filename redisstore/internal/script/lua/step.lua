@@ -1,17 +1,21 @@
--- step makes a step of the store's clock back in a partition, piece by piece. What storekit/lifecycle.Step says of a message is done
--- here. A piece is at most PIECE members of a set, so that no script takes long.
+-- step makes a step of the store's clock back in a partition, piece by piece. What
+-- storekit/lifecycle.Step says of a message is done here. A piece is at most PIECE members of a
+-- set, so that no script takes long.
 --
--- First come leases, the dead, remembered IDs and finished records. Until these are done no other script runs in the partition: each
--- answers PUNCTUAL_STEP. Nothing that was decided by the time before comes after the step, and no lease is given before all leases are
--- those after the step. The partition has the era of the step from then on.
+-- First come leases, the dead, remembered IDs and finished records. Until these are done no other
+-- script runs in the partition: each answers PUNCTUAL_STEP. Nothing that was decided by the time
+-- before comes after the step, and no lease is given before all leases are those after the step.
+-- The partition has the era of the step from then on.
 --
--- Then come the messages that wait, of which there may be many, in the order of their due times. Other scripts run meanwhile. A message
--- moves if since lies in the future: then its delay was set while the clock was ahead. A message that has moved waits since a time before
--- the step, so the pieces may be made again. The next step of the partition begins when they are done.
+-- Then come the messages that wait, of which there may be many, in the order of their due times.
+-- Other scripts run meanwhile. A message moves if since lies in the future: then its delay was set
+-- while the clock was ahead. A message that has moved waits since a time before the step, so the
+-- pieces may be made again. The next step of the partition begins when they are done.
 --
 -- KEYS  of a partition
--- ARGV  3 from, 4 to, in ms: the step, as the hash of the store has it; empty if that has lost it. Then it is the one from the
---       partition's clock to the server's. The era in ARGV[1] is that after the step
+-- ARGV  3 from, 4 to, in ms: the step, as the hash of the store has it; empty if that has lost it.
+--       Then it is the one from the partition's clock to the server's. The era in ARGV[1] is that
+--       after the step
 -- Reply {1 if a step is under way, 2 if messages that wait are left, else 0}
 local PIECE, BODIES = 200, 262144 -- BODIES bounds the bytes of messages that a piece reads, but it reads one message at least
 local LAST = '\255' -- behind every ID
@@ -26,8 +30,8 @@ local function members(set, at, id)
   return out
 end
 
--- raw_messages reads the messages of the first of some IDs, as many as BODIES allows, into out by ID. It returns how many of all are
--- read or need not be read, which needs says.
+-- raw_messages reads the messages of the first of some IDs, as many as BODIES allows, into out by
+-- ID. It returns how many of all are read or need not be read, which needs says.
 local function raw_messages(all, needs, out)
   local ids, bytes = {}, 0
   local n = #all
@@ -55,8 +59,8 @@ local function raw_states(all)
   return out
 end
 
--- carry moves what is left of a delay, or of a lease, as lifecycle.Step.Carry does. till is the end of the lease, or nil. carry returns
--- the end of the lease after the step.
+-- carry moves what is left of a delay, or of a lease, as lifecycle.Step.Carry does. till is the end
+-- of the lease, or nil. carry returns the end of the lease after the step.
 local function carry(st, from, to, till)
   local back = from - to
   local due = till and math.min(st.due, st.since - back) or st.due > to and st.due - back or st.due
@@ -66,12 +70,13 @@ local function carry(st, from, to, till)
   return till and till - back
 end
 
--- The phases of a step before the messages that wait. Each goes through the members of a set from a score on, low, or from keep behind
--- the time after the step. Its work changes the first of some members and returns how many; the phase ends when there are none.
+-- The phases of a step before the messages that wait. Each goes through the members of a set from a
+-- score on, low, or from keep behind the time after the step. Its work changes the first of some
+-- members and returns how many; the phase ends when there are none.
 local phases = {}
 
--- All leases become leases with states that say when they were given, because the score of a compact lease tells its token only with
--- the shift from before the step.
+-- All leases become leases with states that say when they were given, because the score of a
+-- compact lease tells its token only with the shift from before the step.
 phases[1] = {set = L, low = -NEVER, work = function(all, from, to)
   local known, raws = raw_states(all), {}
   local n = raw_messages(all, function(m) return not known[m[1]] end, raws)
@@ -99,8 +104,8 @@ local function set_back(set, all, at)
   return #all
 end
 
--- The dead that are past their retention by the time before the step are deleted, because gone is a time before the step, and those that
--- stay may move behind it.
+-- The dead that are past their retention by the time before the step are deleted, because gone is a
+-- time before the step, and those that stay may move behind it.
 phases[2] = {set = D, low = -NEVER, work = function(all)
   local ids = {}
   for i, m in ipairs(all) do
@@ -119,9 +124,10 @@ phases[3] = {set = D, keep = 0, work = function(all, from, to)
   return set_back(D, all, function(died) return died - (from - to) end)
 end}
 
--- Of an ID only the time is known at which it is forgotten, and for how long it is remembered: by the topic's window, or about, where its
--- message said that (forgotten in prelude.lua). It moves if its message certainly finished while the clock was ahead. Otherwise it may be
--- remembered for up to a tenth longer than its message said.
+-- Of an ID only the time is known at which it is forgotten, and for how long it is remembered: by
+-- the topic's window, or about, where its message said that (forgotten in prelude.lua). It moves if
+-- its message certainly finished while the clock was ahead. Otherwise it may be remembered for up
+-- to a tenth longer than its message said.
 phases[4] = {set = F, keep = cfg.dedupe_window, work = function(all, from, to)
   return set_back(F, all, function(till)
     local part = till % 1
@@ -195,7 +201,8 @@ local function write_place(new_era, from, to, phase, at, id)
   call('HSET', G, 'stepped', pack('<dd', era, shift) .. pack(PLACE, new_era, from, to, phase, at) .. id)
 end
 
--- begin begins a step, and returns whether there is anything to set back: the partition may not have seen the time before.
+-- begin begins a step, and returns whether there is anything to set back: the partition may not
+-- have seen the time before.
 local function begin()
   local seen, to = whole(g[2], 'clock'), tonumber(ARGV[4]) or steps.server_now
   local from = math.max(seen, tonumber(ARGV[3]) or seen)
