@@ -8,7 +8,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// Amendments, pushes of an ID that is in use, and the settlements that ack.sql and ack_keep.sql do
+// Amendments, pushes of an ID that is in use, and the settlements that ack.sql does
 // not carry out go the same way: a transaction locks the messages and reads their facts,
 // storekit/lifecycle decides what becomes of each, and the transaction writes that. The same holds
 // for the messages that a claim must end. Pushes of free IDs, leases and most acks are statements
@@ -63,7 +63,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
 	for topic, set := range l.settings {
-		s.acks.learn(topic, pathOf(set))
+		s.acks.learn(topic, set.Emit&punctual.EventAcked != 0)
 	}
 	return l, nil
 }

@@ -281,7 +281,7 @@ type claimed struct {
 	token         *int64
 	seen, taken   int
 	undeliverable []string // the IDs of messages that must end
-	ack           *ackPath // how acks of the topic begin; nil where there is no such topic or its delivery is paused
+	tells         *bool    // whether the topic tells of acks; nil where there is no such topic or its delivery is paused
 	next          *int64   // when the next message needs attention, if that is within scanAhead and fewer were seen than asked for
 	ds            []punctual.Delivery
 	unreadable    []error // one for each message that was leased and cannot be read
@@ -305,7 +305,7 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, f
 }
 
 // paused reports whether the topic is paused, or there is none.
-func (g *claimed) paused() bool { return g.ack == nil }
+func (g *claimed) paused() bool { return g.tells == nil }
 
 // sort brings what was claimed into the order of claims, because the server returns it in no order,
 // and sets the ends of the leases.
@@ -337,7 +337,9 @@ func (s *Store) claimSpan(ctx context.Context, c punctual.Claim, topic string, i
 		return nil, err
 	}
 	s.clock.hear(got.micros)
-	s.learnAcks(topic, got)
+	if got.tells != nil {
+		s.acks.learn(topic, *got.tells)
+	}
 	s.damage.met(got.unreadable, s.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
@@ -378,16 +380,6 @@ func (g *claimed) last(from int64) int64 {
 		from = max(from, g.ds[i].LeaseUntil.UnixMilli())
 	}
 	return from
-}
-
-// learnAcks takes in how the acks of what was claimed begin.
-func (s *Store) learnAcks(topic string, got *claimed) {
-	if got.ack != nil {
-		s.acks.learn(topic, *got.ack)
-	}
-	if slices.ContainsFunc(got.ds, func(d punctual.Delivery) bool { return d.Remember > 0 }) {
-		s.acks.keeps(topic)
-	}
 }
 
 // undeliverableAhead is how many messages undeliverable.sql reads.
@@ -457,7 +449,7 @@ func (g *claimed) scan(rows scanner, topic string) error {
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.ack, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.tells, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures, &attributes)
 	if err != nil || id == nil {
 		return err

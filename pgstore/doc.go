@@ -98,9 +98,9 @@ package pgstore
 // Open checks the version and the durability of the server, and the store checks them again every
 // 30 s (durability.go). A transaction that changes messages or settings for a call raises
 // synchronous_commit for itself where the session has less than the store needs (clock.sql).
-// ack.sql and ack_keep.sql turn it off for themselves, unless an ID is to be remembered or
-// Options.DurableAcks is set. Answers that say that something is gone wait for the disk, and so do
-// lists, statistics, purges and checks (durable.sql).
+// ack.sql turns it off for itself, unless an ID is to be remembered or Options.DurableAcks is set.
+// Answers that say that something is gone wait for the disk, and so do lists, statistics, purges and
+// checks (durable.sql).
 //
 // # Goroutines
 //
@@ -114,4 +114,4 @@ package pgstore
 // # Locks
 //
 // waits.mu guards the topics that are waited for, and is taken before the other locks of the
-// package. How acks of each topic begin (ackPaths) is read without a lock.
+// package. Which topics tell of acks (ackTellers) is read without a lock.

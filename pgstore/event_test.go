@@ -57,7 +57,7 @@ func wantEvents(t *testing.T, s *Store, topic, when string, want ...string) {
 // statement tests any.
 func TestBitsOfEvents(t *testing.T) {
 	want := map[string]punctual.Events{
-		"sql/ack.sql": punctual.EventAcked, "sql/ack_keep.sql": punctual.EventAcked, "sql/claim.sql": punctual.EventAcked,
+		"sql/ack.sql": punctual.EventAcked, "sql/claim.sql": punctual.EventAcked,
 		"sql/push.sql": punctual.EventPushed, "sql/push_new.sql": punctual.EventPushed, "sql/insert.sql": punctual.EventPushed, "sql/replace.sql": punctual.EventPushed,
 	}
 	names, err := fs.Glob(files, "sql/*.sql")

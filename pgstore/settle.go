@@ -67,38 +67,31 @@ func (c *settling) settle(ctx context.Context, part []int) error {
 	if c.then != nil && len(c.ss[part[0]].Then) > 0 {
 		return c.settleWithFollowUps(ctx, part)
 	}
-	path := ackRemoves
 	for _, i := range part {
-		path = max(path, c.s.acks.of(c.ss[i].Topic))
-		if c.ss[i].Verb != punctual.SettleAck || path == ackTells {
+		if c.ss[i].Verb != punctual.SettleAck || c.s.acks.has(c.ss[i].Topic) {
 			return c.settleAny(ctx, part, len(part))
 		}
 	}
-	left, err := c.ack(ctx, part, path)
+	left, err := c.ack(ctx, part)
 	if err != nil || len(left) == 0 {
 		return err
 	}
 	return c.settleAny(ctx, left, len(part))
 }
 
-// ack finishes messages under their current tokens by the statement of a path, and returns the
-// items that the statement leaves.
-func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []int, err error) {
-	statement := "ack"
-	if path == ackKeeps {
-		statement = "ack_keep"
-	}
+// ack finishes messages under their current tokens by ack.sql, and returns the items that the
+// statement leaves.
+func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) {
 	topics, ids, tokens := make([]string, len(part)), make([]string, len(part)), make([]int64, len(part))
 	for at, i := range part {
 		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
 	}
 	var micros int64
 	var done int
-	var kept bool                    // an ID or a finished record was to be kept
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
 	err = c.s.write(ctx, func() *step {
-		return c.s.step().add(statement, c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
-			return rows.Scan(&micros, &done, &kept, &doneTopics, &doneIDs, nil)
+		return c.s.step().add("ack", c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
+			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
 		})
 	})
 	if err != nil {
@@ -106,11 +99,6 @@ func (c *settling) ack(ctx context.Context, part []int, path ackPath) (left []in
 	}
 	c.s.clock.hear(micros)
 	if done == len(part) {
-		if path == ackKeeps && !kept {
-			for _, topic := range topics {
-				c.s.acks.keepsNot(topic)
-			}
-		}
 		return nil, nil
 	}
 	acked := make(map[name]bool, len(doneIDs))
@@ -197,9 +185,6 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	if err == nil {
 		c.s.waits.moved(l)
 		c.s.waits.told(write.events)
-		for _, r := range write.remembered {
-			c.s.acks.keeps(r.topic)
-		}
 	}
 	return held, err
 }

@@ -87,7 +87,7 @@ type Store struct {
 	epoch atomic.Pointer[epoch] // as readStore has read it last; nil until open has called that
 
 	damage damage
-	acks   ackPaths
+	acks   ackTellers
 
 	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
 

@@ -5,8 +5,8 @@
 -- the messages that it takes have up to $7 bytes in all, unless the first one that is not empty has
 -- more. It returns a row for each message that it has leased, or one row without a message. If it
 -- saw fewer than it asked for, it also returns when the next message needs attention, if that is
--- within $8 ms. It also returns how acks of the topic begin (ackPath), which is NULL where there is
--- no such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
+-- within $8 ms. It also returns whether the topic tells of acks, which is NULL where there is no
+-- such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
 -- the index has the entries of finished messages, and leases nothing after time $12, unless that is
 -- NULL.
 -- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits
@@ -18,7 +18,7 @@
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
     SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
-           CASE WHEN topic.emit & 1 <> 0 THEN 2 WHEN topic.dedupe_window > 0 OR topic.finished_retention > 0 THEN 1 ELSE 0 END AS ack
+           topic.emit & 1 <> 0 AS tells
     FROM punctual.topic AS topic CROSS JOIN clock
     WHERE topic.name = $4::text AND NOT topic.delivery_paused
       AND NOT EXISTS (SELECT 1 FROM punctual.clock_step AS c WHERE c.steps < 0 FOR KEY SHARE)
@@ -58,7 +58,7 @@ leased AS (
               m.headers, m.body, m.failures, m.attributes
 )
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
-       found.undeliverable, (SELECT ack FROM t),
+       found.undeliverable, (SELECT tells FROM t),
        CASE WHEN found.seen < $5::bigint THEN
            (SELECT m.visible_at FROM punctual.message AS m
             WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint
