@@ -412,8 +412,8 @@ func distinctIDs(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// endMessages ends those of the messages that are still undeliverable. It skips messages that others
-// have locked.
+// endMessages ends those of the messages that are still undeliverable. It skips messages that
+// others have locked.
 func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
 	all := make([]int, len(ids))
 	for i := range all {

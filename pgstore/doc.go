@@ -99,8 +99,8 @@ package pgstore
 // 30 s (durability.go). A transaction that changes messages or settings for a call raises
 // synchronous_commit for itself where the session has less than the store needs (clock.sql).
 // ack.sql turns it off for itself, unless an ID is to be remembered or Options.DurableAcks is set.
-// Answers that say that something is gone wait for the disk, and so do lists, statistics, purges and
-// checks (durable.sql).
+// Answers that say that something is gone wait for the disk, and so do lists, statistics, purges
+// and checks (durable.sql).
 //
 // # Goroutines
 //

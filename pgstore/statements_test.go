@@ -105,8 +105,8 @@ func TestStatementsOfALife(t *testing.T) {
 		}
 	}
 	// The acks of a topic that tells of them take a transaction of several steps. The store learns
-	// that by its claims. If another store claims, this one learns it by the first ack, which begins
-	// by ack.sql in vain.
+	// that by its claims. If another store claims, this one learns it by the first ack, which
+	// begins by ack.sql in vain.
 	emit(t, tables, "orders", punctual.EventAcked)
 	for _, first := range []string{"level plan ack", ""} {
 		pushOrdersOnce(t, s, 10)

@@ -67,8 +67,8 @@ func EventBody(e *event.Event) []byte {
 // would that replaces, in the same atomic step as the change that e tells of. It goes to
 // EventTopic, which comes into being with it.
 //
-// A durable store calls SweepEvents from time to time (SweepEventsUntil), so that events which nobody
-// reads do not accumulate for much longer than keep. Pauses make no difference to that.
+// A durable store calls SweepEvents from time to time (SweepEventsUntil), so that events which
+// nobody reads do not accumulate for much longer than keep. Pauses make no difference to that.
 func EventMessage(e *event.Event, id string, keep time.Duration) punctual.NewMessage {
 	return punctual.NewMessage{
 		Topic: EventTopic(e.Topic), ID: id, Body: EventBody(e), ExpireAfter: keep, DropExpired: true, IfExists: punctual.IfExistsReplace,

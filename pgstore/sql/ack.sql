@@ -1,8 +1,8 @@
--- Finishes messages under their current token. It removes them, or keeps their IDs as remembered, and
--- saves the finished records of topics that keep some. It returns how many messages it has finished,
--- and which ones if that is not all. It leaves messages of topics that tell of acks (bit 1 of emit),
--- those under another token, and those that others have locked, or have changed a moment ago so that
--- it cannot see where their rows are.
+-- Finishes messages under their current token. It removes them, or keeps their IDs as remembered,
+-- and saves the finished records of topics that keep some. It returns how many messages it has
+-- finished, and which ones if that is not all. It leaves messages of topics that tell of acks (bit
+-- 1 of emit), those under another token, and those that others have locked, or have changed a
+-- moment ago so that it cannot see where their rows are.
 -- Locks: the messages that it finishes, and then their finished records, in the order of topic and
 -- ID. It skips messages that others have locked. The commit does not wait for the disk, unless $7
 -- or an ID is to be remembered. If a crash loses an ack, its message is delivered again.

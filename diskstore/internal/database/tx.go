@@ -262,13 +262,6 @@ func (tx *Tx) Read(t *Topic, p Place, l *Look) (*record.Record, error) {
 	return r, nil
 }
 
-// writes tells whether the transaction has written or deleted the key of a message or an ID.
-func (tx *Tx) writes(key []byte) bool {
-	tx.index()
-	_, own := tx.own[string(key)]
-	return own
-}
-
 // Remembered tells whether an ID is that of a finished message which the topic remembers. l is what
 // was found of the ID without the write lock; it may be nil.
 func (tx *Tx) Remembered(t *Topic, id string, l *Look) (bool, error) {
