@@ -73,7 +73,7 @@ func (c *amending) parts() [][]int {
 	return parts(fit, c.name, func(int) int { return 0 }, nil)
 }
 
-func (c *amending) name(i int) name { return name{c.as[i].Topic, c.as[i].ID} }
+func (c *amending) name(i int) messageName { return messageName{c.as[i].Topic, c.as[i].ID} }
 
 // amend decides about the locked messages of a part, and returns what becomes of them.
 func (c *amending) amend(l *locked, part []int) *changes {

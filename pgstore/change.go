@@ -19,24 +19,24 @@ import (
 type locked struct {
 	micros   int64 // the store's clock, read when all locks were held
 	now      int64 // the same in ms
-	rows     map[name]*row
+	rows     map[messageName]*row
 	settings map[string]*punctual.Settings                // those of the topics that exist
 	decode   func(text []byte) (punctual.Settings, error) // that of the store
 }
 
 func (s *Store) newLocked() *locked {
-	return &locked{rows: make(map[name]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
+	return &locked{rows: make(map[messageName]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
 }
 
 // lockNames locks the messages of a part by lock.sql. x holds the statements that come before, such
 // as the one that keeps topics from being deleted.
-func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) name) (*locked, error) {
+func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) messageName) (*locked, error) {
 	return s.lockBy(ctx, to, "lock", x, part, nameOf, nil)
 }
 
 // lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds
 // statements that follow that one in the same step.
-func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) name, more func(x *step, topics, ids []string)) (*locked, error) {
+func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) messageName, more func(x *step, topics, ids []string)) (*locked, error) {
 	l := s.newLocked()
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
@@ -46,7 +46,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	x.add(statement, []any{topics, ids}, func(rows scanner) error {
 		r, err := scanRow(rows)
 		if err == nil {
-			l.rows[r.name] = r
+			l.rows[r.messageName] = r
 		}
 		return err
 	})
@@ -59,7 +59,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	}
 	// The deletion of a topic does not wait for locks of its messages, so a message without a topic
 	// counts as deleted.
-	maps.DeleteFunc(l.rows, func(n name, _ *row) bool { return l.settings[n.topic] == nil })
+	maps.DeleteFunc(l.rows, func(n messageName, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
 	s.clock.hear(l.micros)
 	for topic, set := range l.settings {
@@ -112,7 +112,7 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 		failure = encodeFailure(d.Failure)
 	}
 	if e, tell := r.Event(d, set, r.leasedAt, now); tell {
-		c.tell(r.name, r.created, e, set)
+		c.tell(r.messageName, r.created, e, set)
 	}
 	r.live, r.dead = d.To == lifecycle.Waiting || d.To == lifecycle.Leased, d.To == lifecycle.Dead
 	switch d.To {
@@ -210,20 +210,24 @@ func (c *changes) updateArgs() []any {
 	return []any{numbers, ids, visible, due, first, expires, tokens, attempts, cancelled, died, reasons, c.failures, since}
 }
 
-// ownWay runs the steps of a call in transactions of the store's own.
-type ownWay struct{ s *Store }
+// ownTransactions runs the steps of a call in transactions of the store's own.
+type ownTransactions struct{ s *Store }
 
-func (w ownWay) write(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
+func (w ownTransactions) write(ctx context.Context, build func() *step) error {
+	return w.s.write(ctx, build)
+}
 
-func (w ownWay) create(ctx context.Context, build func() *step) error { return w.s.write(ctx, build) }
+func (w ownTransactions) create(ctx context.Context, build func() *step) error {
+	return w.s.write(ctx, build)
+}
 
-func (w ownWay) tell(ctx context.Context, to stepper, c *changes) error {
+func (w ownTransactions) tell(ctx context.Context, to stepper, c *changes) error {
 	if len(c.events) == 0 {
 		return nil
 	}
 	return to.send(ctx, c.addEvents(w.s.step()))
 }
 
-func (w ownWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
+func (w ownTransactions) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return w.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) { return nil, f(ctx, tx) })
 }

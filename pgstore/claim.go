@@ -419,7 +419,7 @@ func (s *Store) endMessages(ctx context.Context, topic string, ids []string) err
 	for i := range all {
 		all[i] = i
 	}
-	nameOf := func(i int) name { return name{topic, ids[i]} }
+	nameOf := func(i int) messageName { return messageName{topic, ids[i]} }
 	var write *changes
 	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		l, err := s.lockBy(ctx, tx, "lock_free", s.step(), all, nameOf, nil)

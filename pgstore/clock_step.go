@@ -206,7 +206,7 @@ func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, d
 	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
 		last := false
 		same := s.step().add("step_last", []any{d.steps}, func(scanner) error { last = true; return nil })
-		if l, err = s.lockNames(ctx, tx, same, part, func(i int) name { return name{topic, ids[i]} }); err != nil {
+		if l, err = s.lockNames(ctx, tx, same, part, func(i int) messageName { return messageName{topic, ids[i]} }); err != nil {
 			return nil, err
 		}
 		write, leased := s.changes(), []*row{}

@@ -27,13 +27,13 @@ type toldEvent struct {
 func (t toldEvent) topic() string { return storekit.EventTopic(t.event.Topic) }
 
 // tell collects an event of a message.
-func (c *changes) tell(n name, created int64, e event.Event, set *punctual.Settings) {
+func (c *changes) tell(n messageName, created int64, e event.Event, set *punctual.Settings) {
 	e.Topic, e.ID, e.Created = n.topic, n.id, storekit.FromMillis(created)
 	c.events = append(c.events, toldEvent{event: e, keep: storekit.CeilDuration(set.EmitKeep)})
 }
 
 // tellOfPush collects the event of a message that is stored, if its topic tells of pushes.
-func (c *changes) tellOfPush(n name, m *punctual.NewMessage, due int64, set *punctual.Settings, now int64) {
+func (c *changes) tellOfPush(n messageName, m *punctual.NewMessage, due int64, set *punctual.Settings, now int64) {
 	facts := lifecycle.New(m, due, now)
 	if e, tell := facts.PushEvent(set, now); tell {
 		c.tell(n, now, e, set)
@@ -77,7 +77,7 @@ func (s *Store) eventArgs(events []toldEvent) []any {
 
 // tell stores the events in the caller's transaction. A topic that does not exist is made on
 // another connection if possible, as for a push.
-func (w *callersWay) tell(ctx context.Context, _ stepper, c *changes) error {
+func (w *callersTransaction) tell(ctx context.Context, _ stepper, c *changes) error {
 	for left := c.events; len(left) > 0; {
 		topics := topicsOf(left)
 		var missing []string

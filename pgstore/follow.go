@@ -24,14 +24,14 @@ import (
 type followUps struct {
 	s        *Store
 	ss       []punctual.Settlement
-	first    []int // the index in push of the first follow-up of each settlement
-	push     *push // the follow-ups as messages of a push
-	refusing error // why the store takes no pushes, or nil
+	first    []int    // the index in push of the first follow-up of each settlement
+	push     *pushing // the follow-ups as messages of a push
+	refusing error    // why the store takes no pushes, or nil
 }
 
 // followUpsOf collects the follow-ups of the settlements, and gives an ID to those that have none.
 func (s *Store) followUpsOf(ss []punctual.Settlement) *followUps {
-	f := &followUps{s: s, ss: ss, first: make([]int, len(ss)), push: &push{s: s}, refusing: s.refusal()}
+	f := &followUps{s: s, ss: ss, first: make([]int, len(ss)), push: &pushing{s: s}, refusing: s.refusal()}
 	now := time.UnixMicro(s.clock.guess())
 	for i := range ss {
 		f.first[i] = len(f.push.ms)
@@ -56,7 +56,7 @@ func (f *followUps) of(i int) (all []int) {
 }
 
 // names returns the names of the follow-ups of a settlement.
-func (f *followUps) names(i int) (all []name) {
+func (f *followUps) names(i int) (all []messageName) {
 	for _, k := range f.of(i) {
 		all = append(all, f.push.name(k))
 	}
@@ -117,7 +117,7 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 		case r == nil:
 			write.inserted = append(write.inserted, k)
 		default:
-			r.replaced = n == name{x.Topic, x.ID}
+			r.replaced = n == messageName{x.Topic, x.ID}
 			write.replaced = append(write.replaced, k)
 		}
 	}
@@ -166,7 +166,7 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 		for {
 			unknown, err := c.settleOwn(ctx, lockWait, group)
 			if err == nil && len(unknown) > 0 {
-				err = c.s.createTopics(ctx, ownWay{c.s}, unknown, lockWait)
+				err = c.s.createTopics(ctx, ownTransactions{c.s}, unknown, lockWait)
 			}
 			switch {
 			case errors.Is(err, errLockTimeout):
@@ -223,14 +223,14 @@ var errIDTaken = fmt.Errorf("somebody pushes the ID of a follow-up again and aga
 // about all of them. x holds the statements that come before. prove, if not nil, makes sure that
 // the messages that were not found are not there.
 func (c *settling) lockAndDecide(ctx context.Context, to stepper, x *step, part []int, prove func(l *locked) error) (*locked, *changes, error) {
-	var names []name
+	var names []messageName
 	for _, i := range part {
 		names = append(names, c.name(i))
 		if c.then != nil {
 			names = append(names, c.then.names(i)...)
 		}
 	}
-	l, err := c.s.lockNames(ctx, to, x, indices(names), func(i int) name { return names[i] })
+	l, err := c.s.lockNames(ctx, to, x, indices(names), func(i int) messageName { return names[i] })
 	if err == nil && prove != nil {
 		err = prove(l)
 	}
@@ -249,8 +249,8 @@ func (c *settling) lockAndDecide(ctx context.Context, to stepper, x *step, part 
 }
 
 // indices returns the indices of those names that no earlier one is equal to.
-func indices(names []name) (all []int) {
-	seen := make(map[name]bool, len(names))
+func indices(names []messageName) (all []int) {
+	seen := make(map[messageName]bool, len(names))
 	for i, n := range names {
 		if !seen[n] {
 			seen[n] = true
@@ -303,11 +303,11 @@ func (c *settling) lostOf(ctx context.Context, group []int, held error) (left []
 	for at, i := range group {
 		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
 	}
-	var there map[name]bool
+	var there map[messageName]bool
 	err = c.s.read(ctx, func() *step {
-		there = make(map[name]bool)
+		there = make(map[messageName]bool)
 		return c.s.step().add("under_token", []any{topics, ids, tokens}, func(rows scanner) error {
-			var n name
+			var n messageName
 			err := rows.Scan(&n.topic, &n.id)
 			there[n] = true
 			return err

@@ -23,21 +23,21 @@ const (
 // parts divides the items with these indices; nameOf returns the message of an item, and size how
 // many bytes of bodies it has. more, if not nil, returns further messages that an item names: those
 // of its follow-ups.
-func parts(indices []int, nameOf func(i int) name, size func(i int) int, more func(i int) []name) [][]int {
+func parts(indices []int, nameOf func(i int) messageName, size func(i int) int, more func(i int) []messageName) [][]int {
 	var all [][]int
-	var seen map[name]bool
+	var seen map[messageName]bool
 	bytes := 0
 	for _, i := range indices {
 		n := nameOf(i)
-		var others []name
+		var others []messageName
 		if more != nil {
 			others = more(i)
 		}
 		bytes += size(i)
 		last := len(all) - 1
-		if last < 0 || len(seen) >= partItems || bytes > partBytes || seen[n] || slices.ContainsFunc(others, func(n name) bool { return seen[n] }) {
+		if last < 0 || len(seen) >= partItems || bytes > partBytes || seen[n] || slices.ContainsFunc(others, func(n messageName) bool { return seen[n] }) {
 			all = append(all, nil)
-			seen = make(map[name]bool)
+			seen = make(map[messageName]bool)
 			last, bytes = last+1, size(i)
 		}
 		seen[n] = true

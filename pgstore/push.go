@@ -25,7 +25,7 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 			defer end()
 			return besideHeld(part, len(ms) > 1, func(lockWait time.Duration, group []int) (left []int, err error) {
 				p.lockWait = lockWait
-				return p.push(ctx, ownWay{s}, group)
+				return p.push(ctx, ownTransactions{s}, group)
 			}, p.reset)
 		}, p.reset)
 		if err == nil {
@@ -36,9 +36,9 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	})
 }
 
-// push is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx or
+// pushing is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx or
 // SettleManyTx.
-type push struct {
+type pushing struct {
 	s   *Store
 	ms  []punctual.NewMessage
 	out []punctual.PushResult
@@ -51,14 +51,14 @@ type push struct {
 	lockWait time.Duration
 	// prove makes sure that those of the messages that a transaction of the caller's has not found
 	// are not there. It is nil in one of the store's own.
-	prove func(ctx context.Context, l *locked, names []name) error
+	prove func(ctx context.Context, l *locked, names []messageName) error
 
 	events []toldEvent // what the transactions so far have stored; Push notifies of them in the end
 }
 
 // pushOf checks messages, and gives an ID to those that pass and have none.
-func (s *Store) pushOf(ms []punctual.NewMessage) *push {
-	p := &push{s: s, ms: ms, out: make([]punctual.PushResult, len(ms))}
+func (s *Store) pushOf(ms []punctual.NewMessage) *pushing {
+	p := &pushing{s: s, ms: ms, out: make([]punctual.PushResult, len(ms))}
 	now := time.UnixMicro(s.clock.guess())
 	for i := range ms {
 		m, r := &ms[i], &p.out[i]
@@ -77,7 +77,7 @@ func (s *Store) pushOf(ms []punctual.NewMessage) *push {
 }
 
 // parts divides the messages that passed the checks.
-func (p *push) parts() [][]int {
+func (p *pushing) parts() [][]int {
 	var fit []int
 	for i := range p.out {
 		if p.out[i].Err == nil {
@@ -87,16 +87,16 @@ func (p *push) parts() [][]int {
 	return parts(fit, p.name, func(i int) int { return len(p.ms[i].Body) }, nil)
 }
 
-func (p *push) name(i int) name { return name{p.out[i].Topic, p.out[i].ID} }
+func (p *pushing) name(i int) messageName { return messageName{p.out[i].Topic, p.out[i].ID} }
 
 // topics returns the topics of a part, each once.
-func (p *push) topics(part []int) []string {
+func (p *pushing) topics(part []int) []string {
 	return distinct(part, func(i int) string { return p.ms[i].Topic })
 }
 
 // share begins a step that keeps the topics of a part from being deleted until the transaction
 // ends.
-func (p *push) share(part []int) *step { return p.s.shareTopics(p.topics(part), p.lockWait) }
+func (p *pushing) share(part []int) *step { return p.s.shareTopics(p.topics(part), p.lockWait) }
 
 // shareTopics begins a step that keeps topics from being deleted until the transaction ends. From
 // then on the transaction waits for a lock no longer than lockWait, unless that is 0.
@@ -126,9 +126,9 @@ func distinct(part []int, topicOf func(i int) string) []string {
 	return out
 }
 
-// way carries the steps of a push to the server: each in a transaction of the store's own, or all
+// transactor carries the steps of a push to the server: each in a transaction of the store's own, or all
 // in one of the caller's.
-type way interface {
+type transactor interface {
 	// write runs a step: as a transaction of the store's own, or as the next part of the caller's.
 	write(ctx context.Context, build func() *step) error
 	// create runs a step that makes topics. It may be a transaction of its own, so that nobody else
@@ -148,7 +148,7 @@ type stepper interface {
 // push stores the messages of a part. It takes one step if all IDs are free, all topics exist, none
 // of the topics tells of pushes, and no message has an IfDue. Beside an error it returns the
 // messages that have no answer yet.
-func (p *push) push(ctx context.Context, w way, part []int) (left []int, err error) {
+func (p *pushing) push(ctx context.Context, w transactor, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
 		free, inUse := p.byCondition(left)
 		got, err := p.insert(ctx, w, free)
@@ -190,7 +190,7 @@ func (p *push) push(ctx context.Context, w way, part []int) (left []int, err err
 
 // byCondition divides messages into those that are to be stored if their ID is free, and those that
 // must not be stored then, because they have an IfDue.
-func (p *push) byCondition(part []int) (free, conditional []int) {
+func (p *pushing) byCondition(part []int) (free, conditional []int) {
 	if !slices.ContainsFunc(part, p.hasIfDue) {
 		return part, nil
 	}
@@ -206,11 +206,11 @@ func (p *push) byCondition(part []int) (free, conditional []int) {
 
 // hasIfDue reports whether a message is to be stored only in the place of one that is due at a
 // certain time.
-func (p *push) hasIfDue(i int) bool { return !p.ms[i].IfDue.IsZero() }
+func (p *pushing) hasIfDue(i int) bool { return !p.ms[i].IfDue.IsZero() }
 
 // reset makes err, which may be nil, the whole answer for a message, because a try that was rolled
 // back may have left another one.
-func (p *push) reset(i int, err error) {
+func (p *pushing) reset(i int, err error) {
 	r := &p.out[i]
 	*r = punctual.PushResult{ID: r.ID, Topic: r.Topic, Err: err}
 }
@@ -252,7 +252,7 @@ func (g *inserted) scan(rows scanner) error {
 // them, and whose ID is free. Where the store has made all IDs it uses push_new.sql, which does not
 // look whether they are free. In a transaction of the caller's it uses push.sql in any case,
 // because with push_new.sql an ID that is in use after all would abort that transaction.
-func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error) {
+func (p *pushing) insert(ctx context.Context, w transactor, part []int) (*inserted, error) {
 	got := newInserted()
 	if len(part) == 0 {
 		return got, nil
@@ -274,11 +274,11 @@ func (p *push) insert(ctx context.Context, w way, part []int) (*inserted, error)
 }
 
 // chosen reports whether the caller has chosen the ID of a message.
-func (p *push) chosen(i int) bool { return p.ms[i].ID != "" }
+func (p *pushing) chosen(i int) bool { return p.ms[i].ID != "" }
 
 // insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has
 // stored nothing, if one of the IDs is in use all the same.
-func (p *push) insertNew(ctx context.Context, w way, part []int) (got *inserted, err error) {
+func (p *pushing) insertNew(ctx context.Context, w transactor, part []int) (got *inserted, err error) {
 	var number int // of the messages that the statement has stored
 	err = w.write(ctx, func() *step {
 		got, number = newInserted(), 0
@@ -324,7 +324,7 @@ func newInserted() *inserted {
 // insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the
 // events. It returns the messages that it has not stored, because their IDs are in use, or because
 // their topic was deleted or paused since.
-func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int, err error) {
+func (p *pushing) insertAndTell(ctx context.Context, w transactor, part []int) (rest []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
 	}
@@ -356,7 +356,7 @@ func (p *push) insertAndTell(ctx context.Context, w way, part []int) (rest []int
 
 // tellOf stores the events of messages that were stored at now, in ms, as far as their topics tell
 // of pushes. It returns the events.
-func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *locked, now int64) ([]toldEvent, error) {
+func (p *pushing) tellOf(ctx context.Context, w transactor, to stepper, part []int, l *locked, now int64) ([]toldEvent, error) {
 	c := p.s.changes()
 	for _, i := range part {
 		r := &p.out[i]
@@ -369,7 +369,7 @@ func (p *push) tellOf(ctx context.Context, w way, to stepper, part []int, l *loc
 
 // took takes in what a statement that stores messages says of one, and reports whether that is the
 // answer: the message was stored, with the status given, or would be due too late.
-func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
+func (p *pushing) took(i int, got *inserted, status punctual.PushStatus) bool {
 	r := &p.out[i]
 	if due, ok := got.due[stored{got.numbers[r.Topic], r.ID}]; ok {
 		p.reset(i, nil)
@@ -387,7 +387,7 @@ func (p *push) took(i int, got *inserted, status punctual.PushStatus) bool {
 
 // args returns the arguments that push.sql, push_new.sql and replace.sql share: all of replace.sql,
 // and all but the last one of the others.
-func (p *push) args(part []int) []any {
+func (p *pushing) args(part []int) []any {
 	n := len(part)
 	topics, ids, dues, delays := make([]string, n), make([]string, n), make([]*int64, n), make([]*int64, n)
 	attempts, drops, expires := make([]int32, n), make([]bool, n), make([]*int64, n)
@@ -427,7 +427,7 @@ func (p *push) args(part []int) []any {
 // createTopics makes those of the topics that do not exist, and the topics that they are companions
 // of. It waits for another transaction that makes one of them, for lockWait at most unless that is
 // 0. None of them is deleted meanwhile, so no companion stays without its topic.
-func (s *Store) createTopics(ctx context.Context, w way, topics []string, lockWait time.Duration) error {
+func (s *Store) createTopics(ctx context.Context, w transactor, topics []string, lockWait time.Duration) error {
 	topics = withParents(topics)
 	err := w.create(ctx, func() *step {
 		return s.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, s.defaults...), nil)
@@ -458,7 +458,7 @@ func withParents(topics []string) []string {
 // was deleted, meanwhile; those with an IfDue it refuses instead. The caller inserts the returned
 // ones outside this transaction, unless that is the caller's of PushTx, because an insert may wait
 // for other transactions, which may want a row that this transaction holds.
-func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, err error) {
+func (p *pushing) pushInUse(ctx context.Context, w transactor, part []int) (gone []int, err error) {
 	if len(part) == 0 {
 		return nil, nil
 	}
@@ -514,7 +514,7 @@ func (p *push) pushInUse(ctx context.Context, w way, part []int) (gone []int, er
 }
 
 // decide answers for a message by what has its ID, and reports whether it is to be stored.
-func (p *push) decide(i int, l *locked) bool {
+func (p *pushing) decide(i int, l *locked) bool {
 	m, old := &p.ms[i], l.rows[p.name(i)]
 	return lifecycle.Push(m, old.holder(l.now, l.settings[m.Topic]), &p.out[i])
 }

@@ -25,7 +25,7 @@ func TestPushAnswersAfterARollback(t *testing.T) {
 		"an error":    {Existing: punctual.StateDead, Err: storekit.DuplicateError("orders", "7", due)},
 	}
 	for name, found := range earlier {
-		p := &push{ms: []punctual.NewMessage{{Topic: "orders"}}, out: []punctual.PushResult{found}}
+		p := &pushing{ms: []punctual.NewMessage{{Topic: "orders"}}, out: []punctual.PushResult{found}}
 		p.out[0].ID, p.out[0].Topic = "7", "orders"
 		got := newInserted()
 		got.numbers["orders"], got.due[stored{1, "7"}] = 1, due.UnixMilli()
@@ -35,7 +35,7 @@ func TestPushAnswersAfterARollback(t *testing.T) {
 		}
 	}
 	// The clock may pass the last due time between the check and the statement.
-	p := &push{
+	p := &pushing{
 		ms:  []punctual.NewMessage{{Topic: "orders", Delay: time.Hour}},
 		out: []punctual.PushResult{{ID: "7", Topic: "orders", Status: punctual.PushReplaced}},
 	}
@@ -114,7 +114,7 @@ func TestPushOfNewIDInUse(t *testing.T) {
 	pushOrders(t, tables, 1, time.Hour)
 	p := s.pushOf([]punctual.NewMessage{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}})
 	p.out[1].ID = "0"
-	if left, err := p.push(t.Context(), ownWay{s}, []int{0, 1, 2}); err != nil || len(left) > 0 {
+	if left, err := p.push(t.Context(), ownTransactions{s}, []int{0, 1, 2}); err != nil || len(left) > 0 {
 		t.Fatal(left, err)
 	}
 	if want := []string{"push_new", "push"}; !slices.Equal(sent, want) {

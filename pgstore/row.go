@@ -14,12 +14,12 @@ import (
 )
 
 // name names a message.
-type name struct{ topic, id string }
+type messageName struct{ topic, id string }
 
 // row is a row of the table message, mostly one that a transaction has locked. It is a live
 // message, a dead one, or neither: then it is the remembered ID of a finished message.
 type row struct {
-	name
+	messageName
 	lifecycle.Message
 	number     int32 // of the topic
 	created    int64

@@ -42,12 +42,12 @@ type step struct {
 func (s *Store) step() *step { return &step{s: s} }
 
 // add adds a statement; each is called for each row, if it is not nil.
-func (x *step) add(name string, args []any, each func(scanner) error) *step {
+func (x *step) add(statement string, args []any, each func(scanner) error) *step {
 	if each == nil {
 		each = func(scanner) error { return nil }
 	}
 	x.each = append(x.each, each)
-	x.Queue(x.s.sql.text(name), args...).Query(func(rows pgx.Rows) error {
+	x.Queue(x.s.sql.text(statement), args...).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		for rows.Next() {
 			if err := each(rows); err != nil {
@@ -69,8 +69,8 @@ func (x *step) own(plan string) *step {
 }
 
 // prepend puts a statement in front of those that the step has so far.
-func (x *step) prepend(name string, args []any, each func(scanner) error) *step {
-	first := x.s.step().add(name, args, each)
+func (x *step) prepend(statement string, args []any, each func(scanner) error) *step {
+	first := x.s.step().add(statement, args, each)
 	x.QueuedQueries = append(first.QueuedQueries, x.QueuedQueries...)
 	x.each = append(first.each, x.each...)
 	return x

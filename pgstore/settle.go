@@ -44,7 +44,7 @@ func (s *Store) settlingOf(ss []punctual.Settlement) *settling {
 	return c
 }
 
-func (c *settling) name(i int) name { return name{c.ss[i].Topic, c.ss[i].ID} }
+func (c *settling) name(i int) messageName { return messageName{c.ss[i].Topic, c.ss[i].ID} }
 
 // parts divides the settlements that passed the checks.
 func (c *settling) parts() [][]int {
@@ -101,9 +101,9 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	if done == len(part) {
 		return nil, nil
 	}
-	acked := make(map[name]bool, len(doneIDs))
+	acked := make(map[messageName]bool, len(doneIDs))
 	for at, id := range doneIDs {
-		acked[name{doneTopics[at], id}] = true
+		acked[messageName{doneTopics[at], id}] = true
 	}
 	for _, i := range part {
 		if !acked[c.name(i)] {
@@ -155,14 +155,14 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	var write *changes
 	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
 		held = nil
-		there := make(map[name]bool)
+		there := make(map[messageName]bool)
 		l, err = c.s.lockBy(ctx, tx, "lock_free", c.s.step(), part, c.name, func(x *step, topics, ids []string) {
 			tokens := make([]int64, len(part))
 			for at, i := range part {
 				tokens[at] = c.ss[i].Token
 			}
 			x.add("under_token", []any{topics, ids, tokens}, func(rows scanner) error {
-				var n name
+				var n messageName
 				err := rows.Scan(&n.topic, &n.id)
 				there[n] = true
 				return err

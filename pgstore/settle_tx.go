@@ -59,9 +59,9 @@ func (s *Store) settleTx(ctx context.Context, tx Tx, ss []punctual.Settlement) (
 	return call(ctx, s, "settle", "", storekit.CheckBatch(len(ss)), func() ([]error, error) {
 		c := s.settlingOf(ss)
 		c.within = true
-		return c.out, s.inCallers(ctx, tx, func(way *callersWay) error {
+		return c.out, s.inCallers(ctx, tx, func(w *callersTransaction) error {
 			for _, part := range c.parts() {
-				if err := c.settleWithin(ctx, way, part); err != nil {
+				if err := c.settleWithin(ctx, w, part); err != nil {
 					return err
 				}
 			}
@@ -73,31 +73,31 @@ func (s *Store) settleTx(ctx context.Context, tx Tx, ss []punctual.Settlement) (
 // settleWithin carries out a part in the caller's transaction. Before it knows that it can write
 // everything it makes topics, which may stay, and stores new messages, which it removes again if
 // another transaction has taken the ID of one.
-func (c *settling) settleWithin(ctx context.Context, way *callersWay, part []int) error {
+func (c *settling) settleWithin(ctx context.Context, w *callersTransaction, part []int) error {
 	for range tries {
-		_, write, err := c.lockAndDecide(ctx, way, c.holdTopics(part), part, func(l *locked) error {
-			return c.s.proveAbsent(ctx, way, l, namesOfAll(part, c.name))
+		_, write, err := c.lockAndDecide(ctx, w, c.holdTopics(part), part, func(l *locked) error {
+			return c.s.proveAbsent(ctx, w, l, namesOfAll(part, c.name))
 		})
 		if err != nil {
 			return err
 		}
 		if len(write.unknown) > 0 {
-			if err := c.s.createTopics(ctx, way, write.unknown, 0); err != nil {
+			if err := c.s.createTopics(ctx, w, write.unknown, 0); err != nil {
 				return err
 			}
 			continue
 		}
-		rows, err := c.then.insert(ctx, way, write.inserted)
+		rows, err := c.then.insert(ctx, w, write.inserted)
 		if err != nil {
 			return err
 		}
 		if len(rows) < len(write.inserted) { // another transaction has taken an ID since the locks
-			if err := way.send(ctx, c.s.step().add("remove", storedArgs(rows), nil)); err != nil {
+			if err := w.send(ctx, c.s.step().add("remove", storedArgs(rows), nil)); err != nil {
 				return err
 			}
 			continue
 		}
-		return way.change(ctx, write)
+		return w.change(ctx, write)
 	}
 	return errIDTaken
 }

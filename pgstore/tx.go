@@ -180,14 +180,16 @@ func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]
 			return nil, err
 		}
 		p := s.pushOf(ms)
-		return p.out, s.inCallers(ctx, tx, func(way *callersWay) error {
-			p.prove = func(ctx context.Context, l *locked, names []name) error { return s.proveAbsent(ctx, way, l, names) }
+		return p.out, s.inCallers(ctx, tx, func(w *callersTransaction) error {
+			p.prove = func(ctx context.Context, l *locked, names []messageName) error {
+				return s.proveAbsent(ctx, w, l, names)
+			}
 			for _, part := range p.parts() {
-				err := way.write(ctx, func() *step {
+				err := w.write(ctx, func() *step {
 					return p.share(part).add("topics_keep", []any{p.topics(part)}, nil)
 				})
 				if err == nil {
-					_, err = p.push(ctx, way, part)
+					_, err = p.push(ctx, w, part)
 				}
 				if err != nil {
 					return err
@@ -226,9 +228,9 @@ func (s *Store) amendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 	return call(ctx, s, "amend", "", storekit.CheckBatch(len(as)), func() ([]punctual.Amended, error) {
 		c := s.amendingOf(as)
 		c.within = true
-		return c.out, s.inCallers(ctx, tx, func(way *callersWay) error {
+		return c.out, s.inCallers(ctx, tx, func(w *callersTransaction) error {
 			for _, part := range c.parts() {
-				if err := c.amendWithin(ctx, way, part); err != nil {
+				if err := c.amendWithin(ctx, w, part); err != nil {
 					return err
 				}
 			}
@@ -238,25 +240,25 @@ func (s *Store) amendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 }
 
 // amendWithin amends a part in the caller's transaction.
-func (c *amending) amendWithin(ctx context.Context, way *callersWay, part []int) error {
+func (c *amending) amendWithin(ctx context.Context, w *callersTransaction, part []int) error {
 	s := c.s
 	topics := distinct(part, func(i int) string { return c.as[i].Topic })
 	x := s.step().add("topics_hold", []any{s.class, topics}, nil).add("topics_keep", []any{topics}, nil)
-	l, err := s.lockNames(ctx, way, x, part, c.name)
+	l, err := s.lockNames(ctx, w, x, part, c.name)
 	if err != nil {
 		return err
 	}
-	if err := s.proveAbsent(ctx, way, l, namesOfAll(part, c.name)); err != nil {
+	if err := s.proveAbsent(ctx, w, l, namesOfAll(part, c.name)); err != nil {
 		return err
 	}
-	return way.change(ctx, c.amend(l, part))
+	return w.change(ctx, c.amend(l, part))
 }
 
 // proveAbsent has the server refuse a transaction that has one snapshot for all its statements,
 // with a serialization failure, when a message that the snapshot does not show was stored since. A
 // statement that reads sees the snapshot alone; one that stores a row sees all that has the ID.
-func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, names []name) error {
-	if !way.strict {
+func (s *Store) proveAbsent(ctx context.Context, w *callersTransaction, l *locked, names []messageName) error {
+	if !w.strict {
 		return nil
 	}
 	var topics, ids, unknown []string
@@ -274,7 +276,7 @@ func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, nam
 	}
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
-	return way.send(ctx, s.step().
+	return w.send(ctx, s.step().
 		add("topic_create", append([]any{unknown}, s.defaults...), nil). // without the topics that they are companions of, since they go again
 		add("absent", []any{topics, ids}, nil).
 		add("absent_back", []any{topics, ids}, nil).
@@ -282,7 +284,7 @@ func (s *Store) proveAbsent(ctx context.Context, way *callersWay, l *locked, nam
 }
 
 // namesOfAll returns the names of the items of a part.
-func namesOfAll(part []int, nameOf func(i int) name) (all []name) {
+func namesOfAll(part []int, nameOf func(i int) messageName) (all []messageName) {
 	for _, i := range part {
 		all = append(all, nameOf(i))
 	}
@@ -313,10 +315,10 @@ func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (
 	return out[0], out[0].Err
 }
 
-// callersWay runs the steps of a call in a transaction of the caller's. Its statements have the
+// callersTransaction runs the steps of a call in a transaction of the caller's. Its statements have the
 // plans that they have in the store's own transactions (plan_within.sql), and the caller's settings
 // are given back after them (plan_back.sql).
-type callersWay struct {
+type callersTransaction struct {
 	s  *Store
 	tx Tx
 
@@ -327,8 +329,8 @@ type callersWay struct {
 
 // inCallers runs f in a caller's transaction, and then gives the settings back that plan_within.sql
 // has changed.
-func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) error) error {
-	w := &callersWay{s: s, tx: tx}
+func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersTransaction) error) error {
+	w := &callersTransaction{s: s, tx: tx}
 	err := f(w)
 	if !w.changed || len(w.names) == 0 || serverError(err) != nil || errors.Is(err, punctual.ErrUnreachable) {
 		return err // an aborted transaction gives them back by its end, and one whose connection broke has ended
@@ -345,9 +347,11 @@ func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersWay) erro
 }
 
 // givingBack adds the statement that gives the settings back to a step.
-func (w *callersWay) givingBack(x *step) *step { return x.add("plan_back", []any{w.names, w.was}, nil) }
+func (w *callersTransaction) givingBack(x *step) *step {
+	return x.add("plan_back", []any{w.names, w.was}, nil)
+}
 
-func (w *callersWay) write(ctx context.Context, build func() *step) error {
+func (w *callersTransaction) write(ctx context.Context, build func() *step) error {
 	return w.send(ctx, build())
 }
 
@@ -360,7 +364,7 @@ const createTime = 5 * time.Second
 // transaction ends. create makes them in the caller's transaction where that fails, for instance
 // because the server gives no other connection in time, or where the transaction's snapshot would
 // not show what others make.
-func (w *callersWay) create(ctx context.Context, build func() *step) error {
+func (w *callersTransaction) create(ctx context.Context, build func() *step) error {
 	if w.strict || w.createAside(ctx, build) != nil {
 		return w.write(ctx, build)
 	}
@@ -371,7 +375,7 @@ func (w *callersWay) create(ctx context.Context, build func() *step) error {
 // caller's transaction, and the server cannot see this circle, because the caller's transaction
 // waits here and not in the server. So the wait is bounded, also for the sake of those who need a
 // connection of the reserve.
-func (w *callersWay) createAside(ctx context.Context, build func() *step) error {
+func (w *callersTransaction) createAside(ctx context.Context, build func() *step) error {
 	wait := createTime
 	if until, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(until)/2) // the rest is for the caller's transaction
@@ -382,7 +386,7 @@ func (w *callersWay) createAside(ctx context.Context, build func() *step) error 
 }
 
 // change writes changes and their events.
-func (w *callersWay) change(ctx context.Context, c *changes) error {
+func (w *callersTransaction) change(ctx context.Context, c *changes) error {
 	if x := c.step(); x.Len() > 0 {
 		if err := w.send(ctx, x); err != nil {
 			return err
@@ -391,13 +395,13 @@ func (w *callersWay) change(ctx context.Context, c *changes) error {
 	return w.tell(ctx, w, c)
 }
 
-func (w *callersWay) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
+func (w *callersTransaction) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
 	return f(ctx, w)
 }
 
 // send sends a step. The first step also changes the caller's settings and returns what they were,
 // so that each later step can change them and give them back by itself.
-func (w *callersWay) send(ctx context.Context, x *step) error {
+func (w *callersTransaction) send(ctx context.Context, x *step) error {
 	known := len(w.names) > 0
 	if known {
 		w.givingBack(x)
@@ -432,7 +436,7 @@ func (w *callersWay) send(ctx context.Context, x *step) error {
 
 // do sends statements. They commit nothing, and a transaction whose connection broke cannot commit
 // any more, so no error of theirs is ErrIndeterminate.
-func (w *callersWay) do(ctx context.Context, x *step) error {
+func (w *callersTransaction) do(ctx context.Context, x *step) error {
 	err := w.tx.send(ctx, x)
 	if err == nil {
 		return nil
