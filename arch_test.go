@@ -122,7 +122,7 @@ var architecture = map[string]rule{
 	},
 	"console":              {ours: []string{"event", ".", "schedule", "bulk", "access", "audit", "storekit", "internal/consumers", "internal/httproute", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},
 	"internal/wire":        {ours: []string{"limits", ".", "schedule", "bulk", "storekit", "internal/cron", "internal/notation", "internal/settings"}, outside: []string{"github.com/go-json-experiment/json"}},
-	"internal/importer":    {ours: []string{"limits", ".", "schedule", "storekit", "internal/notation", "internal/wire"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "google.golang.org/protobuf"}},
+	"internal/importer":    {ours: []string{"limits", ".", "schedule", "storekit", "redisstore", "internal/notation", "internal/wire"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "google.golang.org/protobuf"}},
 	"compat/beedelayqueue": {ours: []string{"limits", ".", "storekit", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"examples/notify":      {ours: []string{".", "worker", "diskstore"}},
 	"cmd/punctual":         {ours: []string{"cmd/punctual/internal/cli"}},

@@ -53,6 +53,17 @@ func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
 	return s, nil
 }
 
+// Connect returns a client of the servers that a URL names, as OpenURL takes it but without the
+// options of a store, for those who keep something else in them. It dials nothing. The caller
+// closes the client.
+func Connect(text string) (redis.UniversalClient, error) {
+	client, o, err := connectURL(text, nil)
+	if none := (Options{}); err == nil && (o.Prefix != "" || o.Replicas != 0 || o.Durability != none.Durability) {
+		return nil, errors.Join(badURL("prefix, durability and replicas are options of a store"), client.Close())
+	}
+	return client, err
+}
+
 // ExamineURL is Examine for a URL as OpenURL takes it, with a client that it closes again.
 func ExamineURL(ctx context.Context, text string, o *Options) ([]storekit.Finding, error) {
 	client, opt, err := connectURL(text, o)

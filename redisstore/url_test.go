@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,24 @@ func TestOpenURL(t *testing.T) {
 	} {
 		if _, err := OpenURL(t.Context(), text, nil); !errors.Is(err, want) {
 			t.Errorf("OpenURL(%q) = %v; want %v", text, err, want)
+		}
+	}
+}
+
+// A client for something else than a store takes the same URLs, without the options of a store.
+func TestConnect(t *testing.T) {
+	for _, text := range []string{"", "http://h", "redis+sentinel://h", "redis://u:secret@h/x", "redis://u:secret@h?prefix=a", "redis://h?durability=fsync", "redis://h?replicas=1"} {
+		if c, err := Connect(text); !errors.Is(err, punctual.ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, %v; want an ErrInvalid without the password", text, c, err)
+		}
+	}
+	for _, text := range []string{"redis://u:p@h:1/2", "rediss://h", "redis+sentinel://u:p@h,i:1/main/2", "redis+cluster://h,i:1"} {
+		c, err := Connect(text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/redis/go-redis/v9"
 )
@@ -142,8 +143,8 @@ type Importer struct {
 	done int64
 }
 
-// Open returns an importer from the server that a URL names (Dial, or postgres://...), or an
-// ErrInvalid that says which option is wrong. Errors do not contain the URL, because it may have a
+// Open returns an importer from the server that a URL names, as redisstore.Connect takes it or
+// postgres://..., or an ErrInvalid that says which option is wrong. Errors do not contain the
 // password. Unless there is an error, the caller calls hangUp when it is done.
 func Open(ctx context.Context, url string, o Options) (im *Importer, hangUp func() error, err error) {
 	if err := o.check(); err != nil {
@@ -156,9 +157,9 @@ func Open(ctx context.Context, url string, o Options) (im *Importer, hangUp func
 		}
 		return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), func() error { return conn.Close(context.WithoutCancel(ctx)) }, nil
 	}
-	client, err := Dial(url)
+	client, err := redisstore.Connect(url)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("the source: %w", err)
 	}
 	if _, cluster := client.(*redis.ClusterClient); cluster && o.Kind == BeeDelayQueue {
 		return nil, nil, errors.Join(storekit.Invalidf("BeeDelayQueue does not run on Redis Cluster, and its lock would be on another node: name a single server"), client.Close())

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -124,9 +125,9 @@ const BullMQ Kind = "bullmq"
 // ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL
 // names (Dial). problems says what a user should know of them, and why others were left out.
 func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []schedule.Schedule, problems []ScheduleProblem, err error) {
-	client, err := Dial(url)
+	client, err := redisstore.Connect(url)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("the source: %w", err)
 	}
 	defer func() {
 		if closing := client.Close(); closing != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type consumeFlags struct {
 	count       int64
 	untilEmpty  bool
 	lease       time.Duration
-	timeout     *time.Duration
+	timeout     time.Duration // negative: no limit; 0: the flag was not given
 	snooze      *time.Duration
 	then        bool
 	quiet, zone string
@@ -96,7 +97,10 @@ default, lines come in the order in which messages were claimed.`,
 	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; what was claimed beyond them is given back (default: no end)")
 	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
 	durationVar(flags, &f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
-	givenDurationVar(flags, &f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)")
+	parsedVar(flags, &f.timeout, "timeout", "end a CMD that runs longer and retry (default 1h; 0: no limit)", "duration", func(s string) (time.Duration, error) {
+		d, err := readDuration(s)
+		return cmp.Or(d, -1), err
+	})
 	givenDurationVar(flags, &f.snooze, "snooze", "how long exit code 75 puts a message off (default 30s)")
 	flags.BoolVar(&f.then, "then", false, "store the messages that CMD prints, one JSON object per line, together with the ack")
 	flags.StringVar(&f.quiet, "quiet", "", "put off what comes in these `HOURS` to their end, like 22:00-08:00")
@@ -129,7 +133,7 @@ func (f *consumeFlags) check(topics []string) error {
 		return usagef("--snooze goes with --exec: without it every message is acked")
 	case f.then && f.exec == "":
 		return usagef("--then goes with --exec: it stores what the command prints")
-	case f.timeout != nil && f.exec == "":
+	case f.timeout != 0 && f.exec == "":
 		return usagef("--timeout goes with --exec: without it there is nothing to wait for")
 	}
 	_, err := f.middleware()
@@ -162,18 +166,6 @@ func readCommand(s string) (string, error) {
 	return s, nil
 }
 
-// timeoutOrNone returns the value for worker.Config.Timeout, where 0 means the default and a
-// negative value no limit.
-func (f *consumeFlags) timeoutOrNone() time.Duration {
-	if f.timeout == nil {
-		return 0
-	}
-	if *f.timeout == 0 {
-		return -1
-	}
-	return *f.timeout
-}
-
 // drainLimit is how long a drain may last. It is so long that in effect only a second signal ends a
 // drain early.
 const drainLimit = 365 * 24 * time.Hour
@@ -197,7 +189,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	w := worker.New(s, &worker.Config{
 		Concurrency:     f.concurrency,
 		Lease:           f.lease,
-		Timeout:         f.timeoutOrNone(),
+		Timeout:         f.timeout,
 		ShutdownTimeout: drainLimit,
 		Logger:          a.logger(),
 		Schedules:       f.schedules,

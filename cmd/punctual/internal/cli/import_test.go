@@ -112,7 +112,7 @@ func TestImportUsage(t *testing.T) {
 	for text, args := range map[string][]string{
 		"--from":               {"zset", "jobs", "--topic", "t"},
 		"a topic":              {"zset", "jobs", "--from", "redis://h"},
-		"redis://user":         {"zset", "jobs", "--topic", "t", "--from", "http://u:secret@h"},
+		"redis://host":         {"zset", "jobs", "--topic", "t", "--from", "http://u:secret@h"},
 		"--unit s or":          {"zset", "jobs", "--topic", "t", "--from", "redis://h", "--yes"},
 		"use s or ms":          {"zset", "jobs", "--unit", "m"},
 		"contradict":           {"asynq", "--from", "redis://h", "--yes", "--dry-run"},

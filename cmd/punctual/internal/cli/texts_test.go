@@ -167,12 +167,12 @@ func TestWrongImports(t *testing.T) {
 	r.run("import", "--from", "x").exits(exitUsage, "unknown flag: --from")
 	r.run("topic", "list").exits(exitUsage, `unknown command "list": see 'punctual topic --help'`) // several others are called list
 	for from, says := range map[string]string{
-		"x":                       "URL has no :// and so names no kind of server: use redis://",
-		"http://x":                "URL is not one of Redis: use redis://",
-		"redis://u:secret@h:x":    "URL cannot be read: use redis://",
-		"redis+sentinel://h":      "URL is not one of Sentinel with a primary, nor one of a Cluster without a path: use redis://",
-		"redis+cluster://h?x=y":   "URL has no host, an option behind a ?, or",
-		"postgres://u:secret@h/d": "URL is not one of Redis",
+		"x":                       "the source: redis URL: there is no ://: use redis://",
+		"http://x":                `unknown scheme "http": use redis://`,
+		"redis://u:secret@h:x":    "is not followed by a port",
+		"redis+sentinel://h":      "the name of the primary is missing behind the hosts: use redis://",
+		"redis+cluster://h?x=y":   `unknown option "x"`,
+		"postgres://u:secret@h/d": `unknown scheme "postgres"`,
 	} {
 		for _, command := range []string{"schedule import bullmq", "import redisson"} {
 			if got := r.run(append(strings.Fields(command), "--from", from)...).exits(exitUsage, says); strings.Contains(got.err, "secret") {

@@ -1,0 +1,65 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/redis/go-redis/v9"
+)
+
+// fault returns err with a text in front: what could not be done on the source, and what to do
+// about that where it is known.
+func fault(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	var dial *net.OpError
+	var refused *pgconn.PgError
+	var dialling *pgconn.ConnectError
+	switch {
+	case errors.As(err, &dialling):
+		err = errors.Unwrap(dialling) // whose text does not name host, user and database
+		what += ": " + unreachable
+	case errors.As(err, &dial) && dial.Op == "dial":
+		what += ": " + unreachable
+	case errors.As(err, &refused):
+		if remedy := remedies[refused.Code]; remedy != "" {
+			what += ": " + remedy
+		}
+	default:
+		for prefix, remedy := range remedies {
+			if redis.HasErrorPrefix(err, prefix) {
+				what += ": " + remedy
+			}
+		}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+const unreachable = "the source cannot be reached: is its URL right, and the server up?"
+
+// remedies say what to do about the errors of Redis, by the beginnings of their texts, and about
+// those of PostgreSQL, by their codes.
+var remedies = map[string]string{
+	"NOAUTH":      "the source asks for a password: redis://user:password@host",
+	"WRONGPASS":   "the source does not accept this user and password",
+	"NOPERM":      "this user lacks a right on the source: docs/importing.md has those that are needed",
+	"WRONGTYPE":   "the source has something else under this key",
+	"READONLY":    "this is a replica: name its primary",
+	"MOVED":       "this is a cluster: use redis+cluster://",
+	"OOM":         "the source has reached maxmemory: a staged message needs a little room",
+	"LOADING":     "the source is loading its data: try again",
+	"BUSY":        "the source is busy with somebody's script: try again",
+	"CLUSTERDOWN": "the source's cluster is down: try again",
+	"MISCONF":     "the source cannot write to its disk and refuses changes",
+	"ERR unknown": "the source lacks a command that is needed",
+	"25006":       "this is a standby: name its primary",
+	"28P01":       "the source does not accept this user and password",
+	"28000":       "the source does not accept this user",
+	"3D000":       "there is no such database",
+	"42501":       "this user lacks a right on the source: docs/importing.md has those that are needed",
+	"42703":       "the condition names a column that is not there",
+	"23503":       "another table refers to these rows: they cannot be taken out",
+	"23505":       "a row with the same key is there by now",
+	"53100":       "the disk of the source is full",
+}
