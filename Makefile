@@ -5,6 +5,7 @@ SHELL := bash
 
 # The formatter and the linter are pinned in a module of their own, so that go.mod of those who import Punctual stays free of them.
 TOOL := GOFLAGS= CGO_ENABLED=0 go tool -modfile=$(CURDIR)/tools/go.mod
+MODULE := github.com/punctualmq/punctual
 MAKE_BIN := mkdir -p bin && echo '*' > bin/.gitignore
 
 # Modules of their own that make test covers (docs/dependencies.md). bench, console/browsertest and packaging/cluster have targets of
@@ -76,6 +77,9 @@ lint: ## Check format (gofumpt) and code (go vet, staticcheck)
 	check=$$($(TOOL) -n staticcheck); for m in . $(MODULES); do (cd $$m && go vet ./... && $$check ./...) || exit 1; done
 fmt: ## Format all Go files (gofumpt)
 	$(TOOL) gofumpt -w .
+proto: ## Generate internal/wire/compact from server/punctual.proto
+	@plugins=(); for p in go go-vtproto; do plugins+=("--plugin=protoc-gen-$$p=$$($(TOOL) -n protoc-gen-$$p)"); done; \
+	cd server && $(TOOL) goprotoc "$${plugins[@]}" --go_out=module=$(MODULE):.. --go-vtproto_out=features=marshal+unmarshal_unsafe+size,module=$(MODULE):.. punctual.proto
 cover: ## Run the tests and show what they cover, by line in bin/cover.html
 	@$(MAKE_BIN)
 	go test -shuffle=on -coverpkg=./... -coverprofile=bin/cover.out ./...

@@ -133,7 +133,7 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 			ms[i].Due = time.UnixMilli(storekit.CeilMillis(due)).UTC()
 		}
 	}
-	r := &request{path: wire.PathPush, again: keyed, eitherForm: true, jsonBody: wire.PushNeedsJSON(ms)}
+	r := &request{path: wire.PathPush, again: keyed, eitherForm: true}
 	r.write = func(f wire.Form) ([]byte, error) { return wire.EncodePush(f, ms) }
 	p, err := s.post(ctx, r, 0)
 	if err != nil {

@@ -62,15 +62,16 @@ func TestCompactItemsAreJudged(t *testing.T) {
 	data, err = wire.EncodePush(wire.Compact, ms)
 	send("POST /v1/push", append(data, 0), err).problem(t, 400, "invalid")
 	send("POST /v1/settle", data, err).problem(t, 400, "invalid")
-	send("POST /v1/push", append([]byte{wire.CompactVersion + 1}, data[1:]...), err).problem(t, 400, "invalid")
-	send("POST /v1/amend", data, err).problem(t, 400, "invalid") // this route takes JSON alone
+	send("POST /v1/push", append(data, 2<<3, 1), err).problem(t, 400, "invalid") // a field that is not known
+	send("POST /v1/amend", data, err).problem(t, 400, "invalid")                 // this route takes JSON alone
 	same(t, r.snapshot(), before)
 }
 
 // An answer is in the form that the client asks for, whatever the form of the request is.
 func TestFormsOfAnswers(t *testing.T) {
 	r := newRig(t, nil)
-	r.ask("GET /v1", "").want(t, 200, `"compact":3`)
+	r.ask("GET /v1", "").want(t, 200, `"compact":4`)
+	r.ask("GET /punctual.proto", "").want(t, 200, "message PushRequest {", "message SettleAnswer {")
 	data, err := wire.EncodePush(wire.Compact, []punctual.NewMessage{{Topic: "t", ID: "1"}})
 	if err != nil {
 		t.Fatal(err)

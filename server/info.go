@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	_ "embed" // for punctual.proto
 	"fmt"
 	"net/http"
 	"time"
@@ -44,9 +45,12 @@ func (c *call) abilities() *wire.Abilities {
 	return known
 }
 
-func (c *call) showOpenAPI() error {
-	return c.write(http.StatusOK, wire.TypeJSON, c.server.openAPI)
-}
+func (c *call) showOpenAPI() error { return c.write(http.StatusOK, wire.TypeJSON, c.server.openAPI) }
+
+//go:embed punctual.proto
+var punctualProto []byte
+
+func (c *call) showProto() error { return c.write(http.StatusOK, "text/plain", punctualProto) }
 
 func (c *call) clock() error {
 	now, err := storeCall(c, c.server.store.Now)

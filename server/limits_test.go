@@ -78,12 +78,15 @@ func TestMemoryFollowsTheBytes(t *testing.T) {
 	many := func(before, item, after string) string {
 		return before + strings.TrimSuffix(strings.Repeat(item, size/len(item)), ",") + after
 	}
-	var names, compactNames bytes.Buffer
+	var names bytes.Buffer
 	for i := range size / 12 {
 		fmt.Fprintf(&names, `"%x":"",`, i)
-		fmt.Fprintf(&compactNames, "\x06%06x\x00", i)
 	}
-	compact := append([]byte{wire.CompactVersion, 1, 1, 1 | 4, 0, 1, 't'}, binary.AppendUvarint(nil, size/12)...)
+	field := func(number, text string) string {
+		return number + string(binary.AppendUvarint(nil, uint64(len(text)))) + text
+	}
+	compact := func(field string) string { return strings.Repeat(field, size/len(field)) }
+	message := func(fields string) string { return field("\x0a", "\x0a\x01t"+fields) }
 	for name, c := range map[string]struct{ line, body, header string }{
 		"an array":           {"POST /v1/push", many(`[`, `{},`, `]`), ""},
 		"messages":           {"POST /v1/push", many(`{"messages":[`, `{},`, `]}`), ""},
@@ -95,7 +98,10 @@ func TestMemoryFollowsTheBytes(t *testing.T) {
 		"headers in base64":  {"POST /v1/push", `[{"topic":"t","body":"","headers_base64":{` + strings.TrimSuffix(names.String(), ",") + `}}]`, ""},
 		"headers of a bulk":  {"POST /v1/topics/t/bulk", `{"do":"cancel","headers":{` + strings.TrimSuffix(names.String(), ",") + `}}`, ""},
 		"days of a schedule": {"PUT /v1/topics/t/schedules/s", many(`{"spec":"@daily","except":[`, `"",`, `]}`), ""},
-		"headers in compact": {"POST /v1/push", string(compact) + compactNames.String(), "Content-Type: " + wire.TypeCompact},
+		"headers in compact": {"POST /v1/push", message(compact(field("\x22", "nnnnnn") + field("\x2a", ""))), "Content-Type: " + wire.TypeCompact},
+		"binary in compact":  {"POST /v1/push", message(compact(field("\x32", ""))), "Content-Type: " + wire.TypeCompact},
+		"names in compact":   {"POST /v1/push", compact(message(strings.Repeat(field("\x22", ""), 10_000))), "Content-Type: " + wire.TypeCompact},
+		"items in compact":   {"POST /v1/push", compact(field("\x0a", "")), "Content-Type: " + wire.TypeCompact},
 	} {
 		headers := []string{}
 		if c.header != "" {

@@ -221,17 +221,20 @@ func TestRights(t *testing.T) {
 		if all == nil {
 			all = []request{{}}
 		}
-		for _, q := range all {
+		for _, whole := range all {
+			q := whole
 			topics := []string{""}
 			if strings.Contains(rt.path+q.query+q.body, "TOPIC") {
 				topics = []string{rights.Mine, rights.Theirs, rights.Audit}
 			}
 			for _, topic := range topics {
 				put := strings.NewReplacer("TOPIC", topic)
-				if q.contentType == wire.TypeCompact { // the compact form has the length of each text before it
-					put = strings.NewReplacer("\x05TOPIC", string(rune(len(topic)))+topic)
+				q := request{whole.name, put.Replace(whole.query), put.Replace(whole.body), whole.contentType}
+				if q.contentType == wire.TypeCompact { // one item, with its length before it, and before each text
+					item := []byte(strings.NewReplacer("\x05TOPIC", string(rune(len(topic)))+topic).Replace(whole.body))
+					item[1] = byte(len(item) - 2)
+					q.body = string(item)
 				}
-				q := request{q.name, put.Replace(q.query), put.Replace(q.body), q.contentType}
 				target := strings.NewReplacer("{id}", "m", "{name}", "m").Replace(put.Replace(rt.path)) + q.query
 				table.Add(strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s", rt.id, q.name, topic, rt.method, target)), " "), func(h rights.Holder) string {
 					return s.ask(rt.method, target, q, h)

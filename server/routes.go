@@ -196,7 +196,7 @@ func params(groups ...any) []param {
 
 // The forms of bodies beside JSON.
 var (
-	compactForm = form{mediaType: wire.TypeCompact, schema: rawBytes("The compact form, whose version is compact of GET /v1.")}
+	compactForm = form{mediaType: wire.TypeCompact, schema: rawBytes("The compact form, which " + wire.PathProto + " describes, and whose version is compact of GET /v1.")}
 
 	rawBody   = form{mediaType: wire.TypeRaw, schema: rawBytes("The message's body, with Accept: application/octet-stream.")}
 	pushLines = form{mediaType: wire.TypeNDJSON, line: wire.PushResult{}, text: "Each line is the result of the message on that line of the request."}
@@ -516,6 +516,10 @@ func serverRoutes() []*route {
 		{
 			method: http.MethodGet, path: wire.PathOpenAPI, anyPrincipal: true, forms: []form{{mediaType: wire.TypeJSON, schema: object{"type": "object"}}}, statuses: ok,
 			id: "openapi", summary: "This description", handle: (*call).showOpenAPI,
+		},
+		{
+			method: http.MethodGet, path: wire.PathProto, anyPrincipal: true, forms: []form{{mediaType: "text/plain", schema: object{"type": "string"}}}, statuses: ok,
+			id: "proto", summary: "The messages of the compact form, for the compiler of Protocol Buffers", handle: (*call).showProto,
 		},
 		{
 			method: http.MethodGet, path: wire.PathLive, public: true, answer: wire.Health{}, statuses: ok,

@@ -1,15 +1,17 @@
 package wire
 
 import (
-	"bytes"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/punctualmq/punctual"
 	attributesrig "github.com/punctualmq/punctual/internal/rigs/attributes"
+	"github.com/punctualmq/punctual/internal/wire/compact"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -22,12 +24,15 @@ func TestDeliveryWithANewerAttribute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The block of a minute is 01 03 e0 d4 03, and its length stands before it.
-	at := len(data) - 6
-	if !bytes.Equal(data[at:], []byte{5, 1, 3, 0xe0, 0xd4, 3}) {
-		t.Fatalf("%x does not end with the attributes", data)
+	var answer compact.ClaimAnswer
+	if err := proto.Unmarshal(data, &answer); err != nil {
+		t.Fatal(err)
 	}
-	newer := slices.Concat(data[:at], []byte{8}, data[at+1:], []byte{9, 1, 'x'})
+	answer.Messages[0].Attributes.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	newer, err := proto.Marshal(&answer)
+	if err != nil || len(newer) <= len(data) {
+		t.Fatalf("%x has no further attribute, %v", newer, err)
+	}
 	ds, err := DecodeClaimAnswer(Compact, newer)
 	if err != nil || len(ds) != 1 || ds[0].Remember != time.Minute {
 		t.Errorf("%x is read as %+v, %v", newer, ds, err)

@@ -1,144 +1,256 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire/compact"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// The compact form is a binary encoding of the requests and answers that remotestore and a server
-// exchange most, at a fraction of JSON's CPU time. GET /v1 says which version a server knows. A
-// client sets Content-Type for a request in this form, and Accept to allow an answer in it.
-// Everything that is not listed below is JSON: claims, amendments, all routes of a single message,
-// problems that are the whole answer, and whole requests of which one item has follow-ups, a
-// condition (IfDue) or, as a settlement, a due time.
+// The compact form is Protocol Buffers, at a fraction of JSON's CPU time: server/punctual.proto,
+// from which package compact is generated. GET /v1 says which version a server knows. A client sets
+// Content-Type for a request in this form, and Accept to allow an answer in it. Claims, amendments,
+// problems that are the whole answer, and settlements of which one has follow-ups are JSON.
 //
-//	body      version (1 byte: 3), kind (1 byte), number of items, items, and no further bytes
-//
-//	number    unsigned LEB128, in as few bytes as it needs, at most 2^63-1
-//	signed    as a number, but up to 2^64-1: 2n for n >= 0, else -2n-1
-//	text      number of bytes, bytes
-//	time      8 bytes, two's complement, little-endian: milliseconds since 1970; the first instant of the year 1 stands for no time
-//	flags     number with a bit for each part that is there; bits without a meaning are 0
-//	headers   number of them, for each in the order of names text name, text value
-//	error     number status, text code, text detail, number 1 if it is definite, otherwise 0
-//
-//	kind 1, push: flags, text body, then for each bit
-//	    1 text topic (else that of the previous item) 2 text ID           4 headers
-//	    8 time due                                   16 number delay     32 number max attempts
-//	   64 number expire after                       128 drop expired    256 number if exists (as punctual.IfExists)
-//	  512 text attributes (as storekit.Attributes)
-//	kind 2, answer to a push: flags, number status, number existing state, then for each bit
-//	    1 text topic                                  2 text ID           4 time due                8 error
-//	kind 3, answer to a claim: flags, text ID, signed token, text body, times due, created, delivered, lease until,
-//	number attempt, then for each bit
-//	    1 text topic                                  2 headers           4 time first due (else due)
-//	    8 number max attempts                        16 time expires     32 drop expired
-//	   64 number of failures, for each number attempt, time at, text error                 128 text attributes
-//	kind 4, settle: flags, text ID, signed token, number verb (as punctual.Verb), then for each bit
-//	    1 text topic                                  2 number delay (without it a retry follows the backoff) 4 text error
-//	kind 5, answer to a settle: number of errors, for each number of the item (ascending), error
-//
-// A delay and expire after are in nanoseconds. Every change of this layout needs a new version.
+// A body has one field, number 1, with the items. compactItems and eachCompact write and read one
+// item at a time with the same value, so that no message of Protocol Buffers is made for each item.
 
-// CompactVersion is the version of the compact form.
-const CompactVersion = 3
+// CompactVersion is the version of the compact form. A change that an older program would
+// misunderstand, not only a further field, needs a new one.
+const CompactVersion = 4
 
-const (
-	kindPush byte = iota + 1
-	kindPushAnswer
-	kindClaimAnswer
-	kindSettle
-	kindSettleAnswer
-)
-
-// The bits of flags.
-const (
-	flagTopic = 1
-
-	pushID          = 2
-	pushHeaders     = 4
-	pushDue         = 8
-	pushDelay       = 16
-	pushMaxAttempts = 32
-	pushExpire      = 64
-	pushDropExpired = 128
-	pushIfExists    = 256
-	pushAttributes  = 512
-	pushFlags       = 2*pushAttributes - 1
-
-	answerID    = 2
-	answerDue   = 4
-	answerError = 8
-	answerFlags = 2*answerError - 1
-
-	claimHeaders     = 2
-	claimFirstDue    = 4
-	claimMaxAttempts = 8
-	claimExpires     = 16
-	claimDropExpired = 32
-	claimFailures    = 64
-	claimAttributes  = 128
-	claimFlags       = 2*claimAttributes - 1
-
-	settleDelay = 2
-	settleError = 4
-	settleFlags = 2*settleError - 1
-)
-
-// compactWriter is the bytes of a body in the compact form. Each method appends one value.
-type compactWriter []byte
-
-func newCompactWriter(kind byte, items, size int) compactWriter {
-	w := make(compactWriter, 0, size+16)
-	w = append(w, CompactVersion, kind)
-	w.number(items)
-	return w
+// item is a pointer to a generated message.
+type item interface {
+	protoreflect.ProtoMessage
+	Reset()
+	SizeVT() int
+	MarshalToSizedBufferVT(b []byte) (int, error)
+	UnmarshalVTUnsafe(b []byte) error
 }
 
-func (w *compactWriter) number(n int) { *w = binary.AppendUvarint(*w, uint64(n)) }
-
-func (w *compactWriter) signed(n int64) { *w = binary.AppendVarint(*w, n) }
-
-func (w *compactWriter) time(t time.Time) {
-	*w = binary.LittleEndian.AppendUint64(*w, uint64(t.UnixMilli()))
+// compactItems returns the body of n items. set makes p the i-th of them. size is about how many
+// bytes the body has.
+func compactItems(p item, n, size int, set func(i int)) ([]byte, error) {
+	b := make([]byte, 0, size)
+	for i := range n {
+		set(i)
+		size := p.SizeVT()
+		b = protowire.AppendTag(b, 1, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(size))
+		b = slices.Grow(b, size)[:len(b)+size]
+		if _, err := p.MarshalToSizedBufferVT(b[len(b)-size:]); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i+1, err)
+		}
+	}
+	return b, nil
 }
 
-// headers are written in the order of their names, so that equal messages have equal bytes.
-func (w *compactWriter) headers(h map[string]string) {
-	w.number(len(h))
+// eachCompact makes p one item of the body after the other, and calls begin with their number first
+// and get with the place of each. Texts and bytes of p are parts of data. More than most items are
+// an ErrTooLarge, and what is malformed is an ErrInvalid. An item with more parts than any has is
+// refused before it is decoded, so that a short body cannot make the caller allocate much memory.
+func eachCompact(data []byte, most int, p item, begin func(n int) error, get func(i int) error) error {
+	n, err := parts(data, 1)
+	if err != nil {
+		return err
+	}
+	if n > most {
+		return fmt.Errorf("%d items in one request: at most %d are allowed: %w", n, most, punctual.ErrTooLarge)
+	}
+	if err := begin(n); err != nil {
+		return err
+	}
+	for i := range n {
+		_, _, tag := protowire.ConsumeTag(data)
+		text, size := protowire.ConsumeBytes(data[tag:])
+		data = data[tag+size:]
+		var err error
+		if len(text) > 2*maxParts { // each takes two bytes or more
+			err = fewParts(text)
+		}
+		if err == nil {
+			p.Reset()
+			err = p.UnmarshalVTUnsafe(text)
+		}
+		if err != nil {
+			return inItem(i, err)
+		}
+		if err := get(i); err != nil {
+			return inItem(i, err)
+		}
+	}
+	return nil
+}
+
+// inItem adds the place of the item to an error, which becomes an ErrInvalid if it has no kind.
+func inItem(i int, err error) error {
+	if storekit.ErrorCode(err) == "internal" {
+		err = storekit.Invalidf("compact form: %v", err)
+	}
+	return fmt.Errorf("item %d: %w", i+1, err)
+}
+
+// maxParts is more than how many fields an item has.
+const maxParts = 2*maxHeaders + 100
+
+func fewParts(item []byte) error {
+	n, err := parts(item, 0)
+	if err == nil && n > maxParts {
+		err = tooMany(maxHeaders, "headers")
+	}
+	return err
+}
+
+// parts returns how many fields a message has. only, if not 0, is the one number that they may
+// have, each with a message.
+func parts(data []byte, only protowire.Number) (n int, err error) {
+	for ; len(data) > 0; n++ {
+		number, kind, size := protowire.ConsumeField(data)
+		if size < 0 {
+			return 0, storekit.Invalidf("compact form: it is cut short or malformed: %v", protowire.ParseError(size))
+		}
+		if only != 0 && (number != only || kind != protowire.BytesType) {
+			return 0, storekit.Invalidf("compact form: field %d is not known", number)
+		}
+		data = data[size:]
+	}
+	return n, nil
+}
+
+// known returns an ErrInvalid if a message of a request has a field that this program does not
+// know, because what it says would be lost.
+func known(m protoreflect.ProtoMessage) error {
+	if unknown := m.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+		number, _, _ := protowire.ConsumeTag(unknown)
+		return storekit.Invalidf("compact form: field %d of %s is not known", number, m.ProtoReflect().Descriptor().Name())
+	}
+	return nil
+}
+
+// choice returns an enumeration's value that is at most most. what names it in the error.
+func choice[To ~uint8, From ~int32](what string, v From, most To) (To, error) {
+	if v < 0 || v > From(most) {
+		return 0, storekit.Invalidf("compact form: %s %d is not known", what, v)
+	}
+	return To(v), nil
+}
+
+// millis returns a time for an optional field, rounded up, nil for the zero Time.
+func millis(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := storekit.CeilMillis(t)
+	return &ms
+}
+
+// givenTime is the inverse of millis. A field that says the zero Time is an ErrInvalid.
+func givenTime(ms *int64) (t time.Time, err error) {
+	if ms == nil {
+		return t, nil
+	}
+	if t = storekit.FromMillis(*ms); t.IsZero() {
+		return t, storekit.Invalidf("compact form: the zero time is given: leave it out")
+	}
+	return t, nil
+}
+
+// bytesOf returns bytes that are parts of a body, nil for none.
+func bytesOf(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b[:len(b):len(b)]
+}
+
+func compactAttributes(a storekit.Attributes) *compact.Attributes {
+	if a == (storekit.Attributes{}) {
+		return nil
+	}
+	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout)}
+}
+
+func readCompactAttributes(a *compact.Attributes) storekit.Attributes {
+	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs())}
+}
+
+// compactHeaders are the headers of a message, in the order of their names.
+type compactHeaders struct {
+	names, values []string
+	binary        []*compact.Header
+}
+
+func (c *compactHeaders) set(h map[string]string) {
+	*c = compactHeaders{c.names[:0], c.values[:0], nil}
+	if len(h) == 0 {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		writeText(w, name)
-		writeText(w, h[name])
+		if value := h[name]; utf8.ValidString(name) && utf8.ValidString(value) {
+			c.names, c.values = append(c.names, name), append(c.values, value)
+		} else {
+			c.binary = append(c.binary, &compact.Header{Name: []byte(name), Value: []byte(value)})
+		}
 	}
 }
 
-func writeText[T ~string | ~[]byte](w *compactWriter, s T) {
-	w.number(len(s))
-	*w = append(*w, s...)
-}
-
-func (w *compactWriter) problem(p *Problem) {
-	w.number(p.Status)
-	writeText(w, p.Code)
-	writeText(w, p.Detail)
-	w.number(bit(p.Definite, 1))
-}
-
-// bit returns flag if set, otherwise 0.
-func bit(set bool, flag int) int {
-	if set {
-		return flag
+func (c *compactHeaders) read() (map[string]string, error) {
+	if len(c.names) != len(c.values) {
+		return nil, storekit.Invalidf("compact form: %d names and %d values of headers", len(c.names), len(c.values))
 	}
-	return 0
+	n := len(c.names) + len(c.binary)
+	if n == 0 {
+		return nil, nil
+	}
+	h := make(map[string]string, n)
+	for i, name := range c.names {
+		h[strings.Clone(name)] = strings.Clone(c.values[i])
+	}
+	for _, b := range c.binary {
+		if err := known(b); err != nil {
+			return nil, err
+		}
+		h[string(b.GetName())] = string(b.GetValue())
+	}
+	if len(h) != n {
+		return nil, storekit.Invalidf("compact form: a header is given twice")
+	}
+	return h, nil
+}
+
+func compactProblem(err error) *compact.Error {
+	if err == nil {
+		return nil
+	}
+	p := ItemProblem(err)
+	return &compact.Error{Status: int64(p.Status), Code: p.Code, Detail: strings.ToValidUTF8(p.Detail, "\uFFFD"), Definite: p.Definite}
+}
+
+func readCompactProblem(e *compact.Error) error {
+	if e == nil {
+		return nil
+	}
+	p := &Problem{Status: int(e.GetStatus()), Code: strings.Clone(e.GetCode()), Detail: strings.Clone(e.GetDetail()), Definite: e.GetDefinite()}
+	return p.Err()
+}
+
+// again returns the text that next says. It returns last without a copy if that is the same,
+// because most items of a body have one topic.
+func again(last, next string) string {
+	if last == next {
+		return last
+	}
+	return strings.Clone(next)
 }
 
 func sizeOfHeaders(h map[string]string) int {
@@ -149,582 +261,221 @@ func sizeOfHeaders(h map[string]string) int {
 	return n
 }
 
-// compactPush returns the body of a push. storekit.CheckPush must have accepted the messages, and
-// their due times must be whole milliseconds.
-func compactPush(ms []punctual.NewMessage) []byte {
+func compactPush(ms []punctual.NewMessage) ([]byte, error) {
 	size := 0
 	for i := range ms {
-		size += len(ms[i].Topic) + len(ms[i].ID) + len(ms[i].Body) + sizeOfHeaders(ms[i].Headers) + 40
+		size += len(ms[i].Topic) + len(ms[i].ID) + len(ms[i].Body) + sizeOfHeaders(ms[i].Headers) + 50
 	}
-	w := newCompactWriter(kindPush, len(ms), size)
-	topic := ""
-	for i := range ms {
+	p, h := new(compact.NewMessage), compactHeaders{}
+	return compactItems(p, len(ms), size, func(i int) {
 		m := &ms[i]
-		attributes := storekit.NewAttributes(m).Block()
-		flags := bit(i == 0 || m.Topic != topic, flagTopic) | bit(m.ID != "", pushID) | bit(len(m.Headers) > 0, pushHeaders) |
-			bit(!m.Due.IsZero(), pushDue) | bit(m.Delay != 0, pushDelay) | bit(m.MaxAttempts != 0, pushMaxAttempts) |
-			bit(m.ExpireAfter != 0, pushExpire) | bit(m.DropExpired, pushDropExpired) | bit(m.IfExists != punctual.IfExistsKeep, pushIfExists) |
-			bit(attributes != nil, pushAttributes)
-		topic = m.Topic
-		w.number(flags)
-		writeText(&w, m.Body)
-		if flags&flagTopic != 0 {
-			writeText(&w, m.Topic)
+		h.set(m.Headers)
+		*p = compact.NewMessage{
+			Topic: m.Topic, Id: m.ID, Body: m.Body, HeaderNames: h.names, HeaderValues: h.values, BinaryHeaders: h.binary, DueMs: millis(m.Due),
+			DelayNs: int64(m.Delay), MaxAttempts: int64(m.MaxAttempts), ExpireAfterNs: int64(m.ExpireAfter), DropExpired: m.DropExpired,
+			IfExists: compact.IfExists(m.IfExists), IfDueMs: millis(m.IfDue), Attributes: compactAttributes(storekit.NewAttributes(m)),
 		}
-		if flags&pushID != 0 {
-			writeText(&w, m.ID)
-		}
-		if flags&pushHeaders != 0 {
-			w.headers(m.Headers)
-		}
-		if flags&pushDue != 0 {
-			w.time(m.Due)
-		}
-		if flags&pushDelay != 0 {
-			w.number(int(m.Delay))
-		}
-		if flags&pushMaxAttempts != 0 {
-			w.number(m.MaxAttempts)
-		}
-		if flags&pushExpire != 0 {
-			w.number(int(m.ExpireAfter))
-		}
-		if flags&pushIfExists != 0 {
-			w.number(int(m.IfExists))
-		}
-		if flags&pushAttributes != 0 {
-			writeText(&w, attributes)
-		}
-	}
-	return w
+	})
 }
 
-func compactPushAnswer(rs []punctual.PushResult) []byte {
+// DecodeCompactPush reads a push. The bodies of the messages are parts of data, without copies. A
+// malformed push is an ErrInvalid that names the item, and more than most items are an ErrTooLarge.
+// The memory that the items take beside data is counted with take.
+func DecodeCompactPush(data []byte, most int, take Take) (ms []punctual.NewMessage, err error) {
+	p, topic := new(compact.NewMessage), ""
+	err = eachCompact(data, most, p, func(n int) error {
+		ms = make([]punctual.NewMessage, n)
+		return take(ItemBytes(n))
+	}, func(i int) (err error) {
+		topic = again(topic, p.Topic)
+		m := &ms[i]
+		*m = punctual.NewMessage{
+			Topic: topic, ID: strings.Clone(p.Id), Body: bytesOf(p.Body), Delay: time.Duration(p.DelayNs), MaxAttempts: int(p.MaxAttempts),
+			ExpireAfter: time.Duration(p.ExpireAfterNs), DropExpired: p.DropExpired,
+		}
+		readCompactAttributes(p.Attributes).SetNew(m)
+		h := compactHeaders{p.HeaderNames, p.HeaderValues, p.BinaryHeaders}
+		if m.Headers, err = h.read(); err != nil {
+			return err
+		}
+		if err := take(sizeInMemory(m.Headers)); err != nil {
+			return err
+		}
+		if m.Due, err = givenTime(p.DueMs); err != nil {
+			return err
+		}
+		if m.IfDue, err = givenTime(p.IfDueMs); err != nil {
+			return err
+		}
+		if m.IfExists, err = choice("if exists", p.IfExists, punctual.IfExistsReplaceDead); err != nil {
+			return err
+		}
+		if err := known(p); err != nil {
+			return err
+		}
+		if p.Attributes != nil {
+			return known(p.Attributes)
+		}
+		return nil
+	})
+	return ms, err
+}
+
+func compactPushAnswer(rs []punctual.PushResult) ([]byte, error) {
 	size := 0
 	for i := range rs {
-		size += len(rs[i].ID) + 24
+		size += len(rs[i].Topic) + len(rs[i].ID) + 24
 	}
-	w := newCompactWriter(kindPushAnswer, len(rs), size)
-	topic := ""
-	for i := range rs {
+	p := new(compact.PushResult)
+	return compactItems(p, len(rs), size, func(i int) {
 		r := &rs[i]
-		flags := bit(i == 0 || r.Topic != topic, flagTopic) | bit(r.ID != "", answerID) | bit(!r.Due.IsZero(), answerDue) | bit(r.Err != nil, answerError)
-		topic = r.Topic
-		w.number(flags)
-		w.number(int(r.Status))
-		w.number(int(r.Existing))
-		if flags&flagTopic != 0 {
-			writeText(&w, r.Topic)
+		*p = compact.PushResult{
+			Topic: r.Topic, Id: r.ID, DueMs: millis(r.Due), Status: compact.PushStatus(r.Status), Existing: compact.State(r.Existing), Error: compactProblem(r.Err),
 		}
-		if flags&answerID != 0 {
-			writeText(&w, r.ID)
-		}
-		if flags&answerDue != 0 {
-			w.time(r.Due)
-		}
-		if flags&answerError != 0 {
-			w.problem(ItemProblem(r.Err))
-		}
-	}
-	return w
+	})
 }
 
-func compactClaimAnswer(ds []punctual.Delivery) []byte {
+func decodeCompactPushAnswer(data []byte) (rs []punctual.PushResult, err error) {
+	p, topic := new(compact.PushResult), ""
+	err = eachCompact(data, limits.MaxBatch, p, func(n int) error {
+		rs = make([]punctual.PushResult, n)
+		return nil
+	}, func(i int) (err error) {
+		topic = again(topic, p.Topic)
+		r := &rs[i]
+		*r = punctual.PushResult{Topic: topic, ID: strings.Clone(p.Id), Err: readCompactProblem(p.Error)}
+		if r.Due, err = givenTime(p.DueMs); err != nil {
+			return err
+		}
+		if r.Existing, err = choice("state", p.Existing, punctual.StateDead); err != nil {
+			return err
+		}
+		if r.Status, err = choice("status", p.Status, punctual.PushReplaced); err != nil {
+			return err
+		}
+		if (r.Status == punctual.PushNone) != (r.Err != nil) {
+			return storekit.Invalidf("compact form: a result and an error, or neither")
+		}
+		return nil
+	})
+	return rs, err
+}
+
+func compactClaimAnswer(ds []punctual.Delivery) ([]byte, error) {
 	size := 0
 	for i := range ds {
-		size += len(ds[i].ID) + len(ds[i].Body) + sizeOfHeaders(ds[i].Headers) + 72
+		size += len(ds[i].Topic) + len(ds[i].ID) + len(ds[i].Body) + sizeOfHeaders(ds[i].Headers) + 90
 		for j := range ds[i].Failures {
 			size += len(ds[i].Failures[j].Error) + 14
 		}
 	}
-	w := newCompactWriter(kindClaimAnswer, len(ds), size)
-	topic := ""
-	for i := range ds {
+	p, h := new(compact.Delivery), compactHeaders{}
+	return compactItems(p, len(ds), size, func(i int) {
 		d := &ds[i]
-		attributes := storekit.AttributesOf(&d.Message).Block()
-		flags := bit(i == 0 || d.Topic != topic, flagTopic) | bit(len(d.Headers) > 0, claimHeaders) | bit(!d.FirstDue.Equal(d.Due), claimFirstDue) |
-			bit(d.MaxAttempts != 0, claimMaxAttempts) | bit(!d.Expires.IsZero(), claimExpires) | bit(d.DropExpired, claimDropExpired) |
-			bit(len(d.Failures) > 0, claimFailures) | bit(attributes != nil, claimAttributes)
-		topic = d.Topic
-		w.number(flags)
-		writeText(&w, d.ID)
-		w.signed(d.Token)
-		writeText(&w, d.Body)
-		w.time(d.Due)
-		w.time(d.Created)
-		w.time(d.Delivered)
-		w.time(d.LeaseUntil)
-		w.number(d.Attempt)
-		if flags&flagTopic != 0 {
-			writeText(&w, d.Topic)
+		h.set(d.Headers)
+		*p = compact.Delivery{
+			Topic: d.Topic, Id: d.ID, Body: d.Body, HeaderNames: h.names, HeaderValues: h.values, BinaryHeaders: h.binary, Token: d.Token,
+			DueMs: d.Due.UnixMilli(), FirstDueMs: d.FirstDue.UnixMilli(), CreatedMs: d.Created.UnixMilli(), DeliveredMs: d.Delivered.UnixMilli(),
+			LeaseUntilMs: d.LeaseUntil.UnixMilli(), Attempt: int64(d.Attempt), MaxAttempts: int64(d.MaxAttempts), ExpiresMs: millis(d.Expires),
+			DropExpired: d.DropExpired, Attributes: compactAttributes(storekit.AttributesOf(&d.Message)),
 		}
-		if flags&claimHeaders != 0 {
-			w.headers(d.Headers)
+		for _, f := range d.Failures {
+			p.Failures = append(p.Failures, &compact.Failure{Attempt: int64(f.Attempt), AtMs: f.At.UnixMilli(), Error: f.Error})
 		}
-		if flags&claimFirstDue != 0 {
-			w.time(d.FirstDue)
-		}
-		if flags&claimMaxAttempts != 0 {
-			w.number(d.MaxAttempts)
-		}
-		if flags&claimExpires != 0 {
-			w.time(d.Expires)
-		}
-		if flags&claimFailures != 0 {
-			w.number(len(d.Failures))
-			for _, f := range d.Failures {
-				w.number(f.Attempt)
-				w.time(f.At)
-				writeText(&w, f.Error)
-			}
-		}
-		if flags&claimAttributes != 0 {
-			writeText(&w, attributes)
-		}
-	}
-	return w
+	})
 }
 
-// compactSettle returns the body of a settle. storekit.CheckSettlement must have accepted the
-// settlements.
-func compactSettle(ss []punctual.Settlement) []byte {
+// decodeCompactClaimAnswer copies each body, so that a caller who keeps one body does not keep the
+// whole answer in memory.
+func decodeCompactClaimAnswer(data []byte) (ds []punctual.Delivery, err error) {
+	p, topic := new(compact.Delivery), ""
+	err = eachCompact(data, limits.MaxClaim, p, func(n int) error {
+		ds = make([]punctual.Delivery, n)
+		return nil
+	}, func(i int) (err error) {
+		topic = again(topic, p.Topic)
+		d := &ds[i]
+		*d = punctual.Delivery{
+			Message: punctual.Message{
+				Topic: topic, ID: strings.Clone(p.Id), Body: slices.Clone(bytesOf(p.Body)), Due: storekit.FromMillis(p.DueMs), FirstDue: storekit.FromMillis(p.FirstDueMs),
+				Created: storekit.FromMillis(p.CreatedMs), Attempt: int(p.Attempt), MaxAttempts: int(p.MaxAttempts), DropExpired: p.DropExpired,
+			},
+			Token: p.Token, Delivered: storekit.FromMillis(p.DeliveredMs), LeaseUntil: storekit.FromMillis(p.LeaseUntilMs),
+		}
+		readCompactAttributes(p.Attributes).Set(&d.Message)
+		for _, f := range p.Failures {
+			d.Failures = append(d.Failures, punctual.Failure{Attempt: int(f.Attempt), At: storekit.FromMillis(f.AtMs), Error: strings.Clone(f.Error)})
+		}
+		h := compactHeaders{p.HeaderNames, p.HeaderValues, p.BinaryHeaders}
+		if d.Headers, err = h.read(); err != nil {
+			return err
+		}
+		d.Expires, err = givenTime(p.ExpiresMs)
+		return err
+	})
+	return ds, err
+}
+
+// noDelay is what a settlement for which no delay is given has as its Delay.
+func noDelay(s *punctual.Settlement) time.Duration {
+	if s.Verb == punctual.SettleRetry && s.Due.IsZero() {
+		return punctual.UseBackoff
+	}
+	return 0
+}
+
+func compactSettle(ss []punctual.Settlement) ([]byte, error) {
 	size := 0
 	for i := range ss {
-		size += len(ss[i].ID) + len(ss[i].Error) + 28
+		size += len(ss[i].Topic) + len(ss[i].ID) + len(ss[i].Error) + 40
 	}
-	w := newCompactWriter(kindSettle, len(ss), size)
-	topic := ""
-	for i := range ss {
+	p := new(compact.Settlement)
+	return compactItems(p, len(ss), size, func(i int) {
 		s := &ss[i]
-		retry := s.Verb == punctual.SettleRetry
-		flags := bit(i == 0 || s.Topic != topic, flagTopic) | bit(retry && s.Delay != punctual.UseBackoff || !retry && s.Delay != 0, settleDelay) |
-			bit(s.Error != "", settleError)
-		topic = s.Topic
-		w.number(flags)
-		writeText(&w, s.ID)
-		w.signed(s.Token)
-		w.number(int(s.Verb))
-		if flags&flagTopic != 0 {
-			writeText(&w, s.Topic)
+		*p = compact.Settlement{Topic: s.Topic, Id: s.ID, Token: s.Token, Verb: compact.Verb(s.Verb), DueMs: millis(s.Due), Error: s.Error}
+		if delay := int64(s.Delay); s.Delay != noDelay(s) {
+			p.DelayNs = &delay
 		}
-		if flags&settleDelay != 0 {
-			w.number(int(s.Delay))
-		}
-		if flags&settleError != 0 {
-			writeText(&w, s.Error)
-		}
-	}
-	return w
-}
-
-func compactSettleAnswer(errs []error) []byte {
-	failed := 0
-	for _, err := range errs {
-		failed += bit(err != nil, 1)
-	}
-	w := newCompactWriter(kindSettleAnswer, len(errs), 200*failed)
-	w.number(failed)
-	for i, err := range errs {
-		if err != nil {
-			w.number(i)
-			w.problem(ItemProblem(err))
-		}
-	}
-	return w
-}
-
-// compactReader reads a body in the compact form. After the first error its methods read nothing
-// and return what is zero or empty, so callers check err once per item.
-type compactReader struct {
-	data []byte
-	at   int
-	err  error
-}
-
-// newCompactReader returns a reader behind version and kind. It notes an error if they are not the
-// expected ones.
-func newCompactReader(data []byte, kind byte) *compactReader {
-	r := &compactReader{data: data}
-	switch {
-	case len(data) < 2:
-		r.fail("it is not complete")
-	case data[0] != CompactVersion:
-		r.fail("version %d is not known, only %d", data[0], CompactVersion)
-	case data[1] != kind:
-		r.fail("kind %d where %d is expected", data[1], kind)
-	}
-	r.at = 2
-	return r
-}
-
-func (r *compactReader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = storekit.Invalidf("compact form at byte %d: %s", r.at, fmt.Sprintf(format, args...))
-	}
-}
-
-// end returns the first error. Bytes that are left over are an error, too.
-func (r *compactReader) end() error {
-	if r.err == nil && r.at != len(r.data) {
-		r.fail("%d bytes too many", len(r.data)-r.at)
-	}
-	return r.err
-}
-
-func (r *compactReader) number() int {
-	if r.err != nil {
-		return 0
-	}
-	if r.at < len(r.data) && r.data[r.at] < 0x80 { // most numbers are small
-		r.at++
-		return int(r.data[r.at-1])
-	}
-	n := r.unsigned()
-	if n > math.MaxInt64 {
-		r.fail("a number is too large")
-		return 0
-	}
-	return int(n)
-}
-
-func (r *compactReader) unsigned() uint64 {
-	if r.err != nil {
-		return 0
-	}
-	n, size := binary.Uvarint(r.data[r.at:])
-	switch {
-	case size == 0:
-		r.fail("it is not complete")
-		return 0
-	case size < 0:
-		r.fail("a number is too large")
-		return 0
-	case size > 1 && r.data[r.at+size-1] == 0:
-		r.fail("a number has more bytes than it needs")
-		return 0
-	}
-	r.at += size
-	return n
-}
-
-func (r *compactReader) signed() int64 {
-	n := r.unsigned()
-	return int64(n>>1) ^ -int64(n&1)
-}
-
-// count reads the number of parts that follow, each of which takes at least least bytes. It refuses
-// a number for which too few bytes are left, so that a short body cannot make the caller allocate
-// much memory.
-func (r *compactReader) count(least int) int {
-	n := r.number()
-	if r.err == nil && n > (len(r.data)-r.at)/least {
-		r.fail("it is not complete")
-	}
-	if r.err != nil {
-		return 0
-	}
-	return n
-}
-
-// items reads the number of items as count does. More than most are an ErrTooLarge.
-func (r *compactReader) items(least, most int) int {
-	n := r.count(least)
-	if n > most {
-		r.err = fmt.Errorf("%d items in one request: at most %d are allowed: %w", n, most, punctual.ErrTooLarge)
-		return 0
-	}
-	return n
-}
-
-// choice reads a number that is at most most. what names it in the error.
-func (r *compactReader) choice(what string, most int) int {
-	n := r.number()
-	if n > most {
-		r.fail("%s %d is not known", what, n)
-		return 0
-	}
-	return n
-}
-
-// bytes reads a text and returns it as a part of data, without a copy. An empty text is nil.
-func (r *compactReader) bytes() []byte {
-	n := r.count(1)
-	if n == 0 {
-		return nil
-	}
-	from := r.at
-	r.at += n
-	return r.data[from:r.at:r.at]
-}
-
-func (r *compactReader) text() string { return string(r.bytes()) }
-
-func (r *compactReader) duration() time.Duration { return time.Duration(r.number()) }
-
-func (r *compactReader) time() time.Time {
-	if r.err == nil && len(r.data)-r.at < 8 {
-		r.fail("it is not complete")
-	}
-	if r.err != nil {
-		return time.Time{}
-	}
-	n := binary.LittleEndian.Uint64(r.data[r.at:])
-	r.at += 8
-	return time.UnixMilli(int64(n)).UTC()
-}
-
-// given reads a time whose flag says that it is there, so "no time" is an error.
-func (r *compactReader) given() time.Time {
-	t := r.time()
-	if t.IsZero() {
-		r.fail("no time where one is said to be")
-	}
-	return t
-}
-
-func (r *compactReader) headers() map[string]string {
-	n := r.count(2)
-	if n > maxHeaders {
-		r.fail("more than %d headers", maxHeaders)
-		return nil
-	}
-	h := make(map[string]string, min(n, 100))
-	for range n {
-		if r.err != nil {
-			return nil
-		}
-		name := r.text()
-		if _, twice := h[name]; twice {
-			r.fail("the header %q is given twice", name)
-		}
-		h[name] = r.text()
-	}
-	return h
-}
-
-// attributes passes over those that only a newer program knows.
-func (r *compactReader) attributes() storekit.Attributes {
-	a, err := storekit.ReadAttributes(r.bytes())
-	if err != nil {
-		r.fail("%v", err)
-	}
-	return a
-}
-
-// pushedAttributes refuses attributes that only a newer program knows, because the message would be
-// stored without them.
-func (r *compactReader) pushedAttributes() storekit.Attributes {
-	block := r.bytes()
-	a, err := storekit.ReadAttributes(block)
-	switch {
-	case err != nil:
-		r.fail("%v", err)
-	case block == nil || !bytes.Equal(a.Block(), block):
-		r.fail("the attributes have one that this program does not know")
-	}
-	return a
-}
-
-func (r *compactReader) problem() *Problem {
-	return &Problem{Status: r.number(), Code: r.text(), Detail: r.text(), Definite: r.choice("definite", 1) == 1}
-}
-
-// flags reads the flags of an item and refuses bits that are not in known. The first item has to
-// name its topic, because no item before it does.
-func (r *compactReader) flags(known int, first bool) int {
-	f := r.number()
-	if f&^known != 0 {
-		r.fail("flags %#x are not known", f&^known)
-	}
-	if first && f&flagTopic == 0 {
-		r.fail("the first item names no topic")
-	}
-	return f
-}
-
-// DecodeCompactPush reads a push. The bodies of the messages are parts of data, without copies. A
-// malformed push is an ErrInvalid that names the byte, and more than most items are an ErrTooLarge.
-// The memory that the items take beside data is counted with take.
-func DecodeCompactPush(data []byte, most int, take Take) ([]punctual.NewMessage, error) {
-	r := newCompactReader(data, kindPush)
-	n := r.items(2, most)
-	if err := take(ItemBytes(n)); err != nil {
-		return nil, err
-	}
-	ms := make([]punctual.NewMessage, n)
-	topic := ""
-	for i := range ms {
-		m := &ms[i]
-		flags := r.flags(pushFlags, i == 0)
-		m.Body = r.bytes()
-		if flags&flagTopic != 0 {
-			topic = r.text()
-		}
-		m.Topic = topic
-		if flags&pushID != 0 {
-			m.ID = r.text()
-		}
-		if flags&pushHeaders != 0 {
-			m.Headers = r.headers()
-			if err := take(sizeInMemory(m.Headers)); err != nil {
-				return nil, err
-			}
-		}
-		if flags&pushDue != 0 {
-			m.Due = r.given()
-		}
-		if flags&pushDelay != 0 {
-			m.Delay = r.duration()
-		}
-		if flags&pushMaxAttempts != 0 {
-			m.MaxAttempts = r.number()
-		}
-		if flags&pushExpire != 0 {
-			m.ExpireAfter = r.duration()
-		}
-		m.DropExpired = flags&pushDropExpired != 0
-		if flags&pushIfExists != 0 {
-			m.IfExists = punctual.IfExists(r.choice("if exists", len(ifExistsWords)-1))
-		}
-		if flags&pushAttributes != 0 {
-			r.pushedAttributes().SetNew(m)
-		}
-		if r.err != nil {
-			break
-		}
-	}
-	return ms, r.end()
-}
-
-func decodeCompactPushAnswer(data []byte) ([]punctual.PushResult, error) {
-	r := newCompactReader(data, kindPushAnswer)
-	rs := make([]punctual.PushResult, r.items(3, limits.MaxBatch))
-	topic := ""
-	for i := range rs {
-		out := &rs[i]
-		flags := r.flags(answerFlags, i == 0)
-		out.Status = punctual.PushStatus(r.choice("status", int(punctual.PushReplaced)))
-		out.Existing = punctual.State(r.choice("state", int(punctual.StateDead)))
-		if flags&flagTopic != 0 {
-			topic = r.text()
-		}
-		out.Topic = topic
-		if flags&answerID != 0 {
-			out.ID = r.text()
-		}
-		if flags&answerDue != 0 {
-			out.Due = r.given()
-		}
-		if flags&answerError != 0 {
-			out.Err = r.problem().Err()
-		}
-		if (out.Status == punctual.PushNone) != (out.Err != nil) {
-			r.fail("a result and an error, or neither")
-		}
-		if r.err != nil {
-			break
-		}
-	}
-	return rs, r.end()
-}
-
-func decodeCompactClaimAnswer(data []byte) ([]punctual.Delivery, error) {
-	r := newCompactReader(data, kindClaimAnswer)
-	ds := make([]punctual.Delivery, r.items(37, limits.MaxClaim))
-	topic := ""
-	for i := range ds {
-		d := &ds[i]
-		flags := r.flags(claimFlags, i == 0)
-		d.ID = r.text()
-		d.Token = r.signed()
-		if body := r.bytes(); body != nil {
-			d.Body = append(make([]byte, 0, len(body)), body...) // a copy, so that a caller who keeps one body does not keep the whole answer in memory
-		}
-		d.Due, d.Created, d.Delivered, d.LeaseUntil = r.time(), r.time(), r.time(), r.time()
-		d.Attempt = r.number()
-		if flags&flagTopic != 0 {
-			topic = r.text()
-		}
-		d.Topic = topic
-		if flags&claimHeaders != 0 {
-			d.Headers = r.headers()
-		}
-		d.FirstDue = d.Due
-		if flags&claimFirstDue != 0 {
-			d.FirstDue = r.time()
-		}
-		if flags&claimMaxAttempts != 0 {
-			d.MaxAttempts = r.number()
-		}
-		if flags&claimExpires != 0 {
-			d.Expires = r.given()
-		}
-		d.DropExpired = flags&claimDropExpired != 0
-		if flags&claimFailures != 0 {
-			d.Failures = make([]punctual.Failure, r.count(10))
-			for j := range d.Failures {
-				d.Failures[j] = punctual.Failure{Attempt: r.number(), At: r.time(), Error: r.text()}
-			}
-		}
-		if flags&claimAttributes != 0 {
-			r.attributes().Set(&d.Message)
-		}
-		if r.err != nil {
-			break
-		}
-	}
-	return ds, r.end()
+	})
 }
 
 // DecodeCompactSettle reads a settle. Its errors are those of DecodeCompactPush.
-func DecodeCompactSettle(data []byte, most int, take Take) ([]punctual.Settlement, error) {
-	r := newCompactReader(data, kindSettle)
-	n := r.items(4, most)
-	if err := take(ItemBytes(n)); err != nil {
-		return nil, err
-	}
-	ss := make([]punctual.Settlement, n)
-	topic := ""
-	for i := range ss {
+func DecodeCompactSettle(data []byte, most int, take Take) (ss []punctual.Settlement, err error) {
+	p, topic := new(compact.Settlement), ""
+	err = eachCompact(data, most, p, func(n int) error {
+		ss = make([]punctual.Settlement, n)
+		return take(ItemBytes(n))
+	}, func(i int) (err error) {
+		topic = again(topic, p.Topic)
 		s := &ss[i]
-		flags := r.flags(settleFlags, i == 0)
-		s.ID = r.text()
-		s.Token = r.signed()
-		s.Verb = punctual.Verb(r.choice("verb", int(punctual.SettleExtend)))
-		if flags&flagTopic != 0 {
-			topic = r.text()
+		*s = punctual.Settlement{Topic: topic, ID: strings.Clone(p.Id), Token: p.Token, Delay: time.Duration(p.GetDelayNs()), Error: strings.Clone(p.Error)}
+		if s.Due, err = givenTime(p.DueMs); err != nil {
+			return err
 		}
-		s.Topic = topic
-		switch {
-		case flags&settleDelay != 0:
-			s.Delay = r.duration()
-		case s.Verb == punctual.SettleRetry:
-			s.Delay = punctual.UseBackoff
+		if s.Verb, err = choice("verb", p.Verb, punctual.SettleExtend); err != nil {
+			return err
 		}
-		if flags&settleError != 0 {
-			s.Error = r.text()
+		if p.DelayNs == nil {
+			s.Delay = noDelay(s)
 		}
-		if r.err != nil {
-			break
-		}
-	}
-	return ss, r.end()
+		return known(p)
+	})
+	return ss, err
 }
 
-func decodeCompactSettleAnswer(data []byte) ([]error, error) {
-	r := newCompactReader(data, kindSettleAnswer)
-	errs := make([]error, r.choice("number of items", limits.MaxBatch))
-	last := -1
-	for range r.count(5) {
-		i := r.number()
-		if r.err == nil && (i <= last || i >= len(errs)) {
-			r.fail("an error of item %d behind that of %d, of %d items", i, last, len(errs))
-		}
-		p := r.problem()
-		if r.err != nil {
-			break
-		}
-		errs[i], last = p.Err(), i
-	}
-	return errs, r.end()
+func compactSettleAnswer(errs []error) ([]byte, error) {
+	p := new(compact.SettleResult)
+	return compactItems(p, len(errs), 4*len(errs), func(i int) { *p = compact.SettleResult{Error: compactProblem(errs[i])} })
+}
+
+func decodeCompactSettleAnswer(data []byte) (errs []error, err error) {
+	p := new(compact.SettleResult)
+	err = eachCompact(data, limits.MaxBatch, p, func(n int) error {
+		errs = make([]error, n)
+		return nil
+	}, func(i int) error {
+		errs[i] = readCompactProblem(p.Error)
+		return nil
+	})
+	return errs, err
 }

@@ -18,7 +18,7 @@ type Form uint8
 const (
 	// JSON is the form that every client can read.
 	JSON Form = iota
-	// Compact is the binary form of compact.go, which remotestore uses.
+	// Compact is Protocol Buffers, the form that remotestore uses.
 	Compact
 )
 
@@ -39,33 +39,17 @@ func FormOf(mediaType string) Form {
 	return JSON
 }
 
-// PushNeedsJSON reports whether a message has something that the compact form cannot carry: a
-// condition.
-func PushNeedsJSON(ms []punctual.NewMessage) bool {
-	return slices.ContainsFunc(ms, func(m punctual.NewMessage) bool { return !m.IfDue.IsZero() })
-}
-
-// SettleNeedsJSON reports whether a settlement has something that the compact form cannot carry: a
-// due time or follow-ups.
+// SettleNeedsJSON reports whether a settlement has something that the compact form cannot carry:
+// follow-ups.
 func SettleNeedsJSON(ss []punctual.Settlement) bool {
-	return slices.ContainsFunc(ss, func(s punctual.Settlement) bool { return !s.Due.IsZero() || len(s.Then) > 0 })
+	return slices.ContainsFunc(ss, func(s punctual.Settlement) bool { return len(s.Then) > 0 })
 }
 
-// errNeedsJSON says that a request was to be encoded in the compact form although it cannot carry
-// all of it.
-func errNeedsJSON() error {
-	return storekit.Invalidf("the compact form has no follow-ups, due times of settlements and conditions: send the request as JSON")
-}
-
-// EncodePush returns the body of a push. With Compact, PushNeedsJSON must be false.
-// storekit.CheckPush must have accepted the messages, and their due times must be whole
-// milliseconds.
+// EncodePush returns the body of a push. storekit.CheckPush must have accepted the messages, and
+// their due times must be whole milliseconds.
 func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 	if f == Compact {
-		if PushNeedsJSON(ms) {
-			return nil, errNeedsJSON()
-		}
-		return compactPush(ms), nil
+		return compactPush(ms)
 	}
 	r := PushRequest{Messages: make(Items[PushItem], len(ms))}
 	for i := range ms {
@@ -80,7 +64,7 @@ func EncodePush(f Form, ms []punctual.NewMessage) ([]byte, error) {
 // EncodePushAnswer returns the answer to a push.
 func EncodePushAnswer(f Form, rs []punctual.PushResult) ([]byte, error) {
 	if f == Compact {
-		return compactPushAnswer(rs), nil
+		return compactPushAnswer(rs)
 	}
 	return jsonPushAnswer(rs)
 }
@@ -115,7 +99,11 @@ func WriteClaimAnswer(out io.Writer, f Form, ds []punctual.Delivery) error {
 	if f == JSON {
 		return jsonClaimAnswer(out, ds)
 	}
-	_, err := out.Write(compactClaimAnswer(ds))
+	data, err := compactClaimAnswer(ds)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
 	return err
 }
 
@@ -145,9 +133,9 @@ func DecodeClaimAnswer(f Form, data []byte) ([]punctual.Delivery, error) {
 func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 	if f == Compact {
 		if SettleNeedsJSON(ss) {
-			return nil, errNeedsJSON()
+			return nil, storekit.Invalidf("the compact form has no follow-ups: send the request as JSON")
 		}
-		return compactSettle(ss), nil
+		return compactSettle(ss)
 	}
 	r := SettleRequest{Settlements: make([]SettleItem, len(ss))}
 	for i := range ss {
@@ -162,7 +150,7 @@ func EncodeSettle(f Form, ss []punctual.Settlement) ([]byte, error) {
 // EncodeSettleAnswer returns the answer to a settle of ss.
 func EncodeSettleAnswer(f Form, ss []punctual.Settlement, errs []error) ([]byte, error) {
 	if f == Compact {
-		return compactSettleAnswer(errs), nil
+		return compactSettleAnswer(errs)
 	}
 	return jsonSettleAnswer(ss, errs)
 }

@@ -1,16 +1,23 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire/compact"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -28,7 +35,7 @@ func samplePush() []punctual.NewMessage {
 			Topic: "b/c", ID: "2", Body: []byte{0xff, 0}, Headers: map[string]string{"h": "v", "i": ""}, Due: at(1795353600250),
 			MaxAttempts: 3, ExpireAfter: 36 * time.Hour, DropExpired: true, IfExists: punctual.IfExistsReplaceDead, Remember: 24 * time.Hour, Timeout: 90 * time.Second,
 		},
-		{Topic: "b/c", Headers: map[string]string{"\xff": "v", "n": "\xfe"}, Due: at(-5)},
+		{Topic: "b/c", Headers: map[string]string{"\xff": "v", "n": "\xfe"}, Due: at(-5), IfExists: punctual.IfExistsReplace, IfDue: at(0)},
 	}
 }
 
@@ -69,11 +76,12 @@ func sampleSettlements() []punctual.Settlement {
 		{Topic: "a", ID: `x"\y`, Token: -9007199254740993, Verb: punctual.SettleRetry, Delay: punctual.UseBackoff, Error: "no answer"},
 		{Topic: "b", ID: "3", Token: 1 << 62, Verb: punctual.SettleRetry},
 		{Topic: "b", ID: "4", Verb: punctual.SettleExtend, Delay: 90 * time.Second},
+		{Topic: "b", ID: "5", Verb: punctual.SettleRetry, Due: at(0)},
 	}
 }
 
 func sampleErrors() []error {
-	return []error{nil, fmt.Errorf("lease of x: %w", punctual.ErrLeaseLost), nil, fmt.Errorf("the disk: %w", punctual.ErrIndeterminate)}
+	return []error{nil, fmt.Errorf("lease of x: %w", punctual.ErrLeaseLost), nil, fmt.Errorf("the disk: %w", punctual.ErrIndeterminate), nil}
 }
 
 // arrives compares what was sent with what arrived. Errors are equal if they have the same code and
@@ -97,7 +105,6 @@ func arrives(t *testing.T, what string, sent, arrived any) {
 func TestCompactFormRefusesWhatItCannotCarry(t *testing.T) {
 	for name, ss := range map[string][]punctual.Settlement{
 		"follow-ups": {{Topic: "a", ID: "1", Verb: punctual.SettleAck}, {Topic: "a", ID: "2", Verb: punctual.SettleAck, Then: samplePush()[:1]}},
-		"a due time": {{Topic: "a", ID: "1", Verb: punctual.SettleSnooze, Due: at(1)}},
 	} {
 		if _, err := EncodeSettle(Compact, ss); !SettleNeedsJSON(ss) || !errors.Is(err, punctual.ErrInvalid) {
 			t.Errorf("a settlement with %s: needs JSON %v, %v; want ErrInvalid", name, SettleNeedsJSON(ss), err)
@@ -106,11 +113,7 @@ func TestCompactFormRefusesWhatItCannotCarry(t *testing.T) {
 			t.Errorf("a settlement with %s in JSON: %v", name, err)
 		}
 	}
-	ms := []punctual.NewMessage{{Topic: "a"}, {Topic: "a", ID: "1", IfExists: punctual.IfExistsReplace, IfDue: at(1)}}
-	if _, err := EncodePush(Compact, ms); !PushNeedsJSON(ms) || !errors.Is(err, punctual.ErrInvalid) {
-		t.Errorf("a push with a condition: needs JSON %v, %v; want ErrInvalid", PushNeedsJSON(ms), err)
-	}
-	if PushNeedsJSON(samplePush()) || SettleNeedsJSON(sampleSettlements()) {
+	if SettleNeedsJSON(sampleSettlements()) {
 		t.Error("what the compact form carries is sent as JSON")
 	}
 }
@@ -172,7 +175,7 @@ func TestForms(t *testing.T) {
 		}
 		var ss []punctual.Settlement
 		if f == Compact {
-			ss, err = DecodeCompactSettle(data, 4, unbounded)
+			ss, err = DecodeCompactSettle(data, 5, unbounded)
 		} else {
 			var r SettleRequest
 			err = DecodeRequest(data, &r)
@@ -193,7 +196,7 @@ func TestForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		errs, err := DecodeSettleAnswer(f, data)
-		if err != nil || len(errs) != 4 || errs[0] != nil || errs[2] != nil {
+		if err != nil || len(errs) != 5 || errs[0] != nil || errs[2] != nil {
 			t.Fatal(errs, err)
 		}
 		arrives(t, f.String()+" settle answer", sampleErrors()[1], errs[1])
@@ -212,7 +215,7 @@ func TestWrittenJSON(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, 1, 100} {
-		rs, ds, ss, errs := samplePushResults()[:min(n, 5)], sampleDeliveries()[:min(n, 3)], sampleSettlements()[:min(n, 4)], sampleErrors()[:min(n, 4)]
+		rs, ds, ss, errs := samplePushResults()[:min(n, 5)], sampleDeliveries()[:min(n, 3)], sampleSettlements()[:min(n, 5)], sampleErrors()[:min(n, 5)]
 		push := PushAnswer{Results: []PushResult{}}
 		for _, r := range rs {
 			push.Results = append(push.Results, PushResultOf(r))
@@ -238,7 +241,7 @@ func TestWrittenJSON(t *testing.T) {
 	}
 }
 
-// TestCompactBytes: the bytes of a version never change.
+// TestCompactBytes: the bytes of a version never change, so that older programs read them.
 func TestCompactBytes(t *testing.T) {
 	push, _ := EncodePush(Compact, samplePush()[:3])
 	answer, _ := EncodePushAnswer(Compact, samplePushResults()[:4])
@@ -249,11 +252,11 @@ func TestCompactBytes(t *testing.T) {
 		what, want string
 		got        []byte
 	}{
-		{"push", "030103010001611204626f64790478225c7980b09dc2df01ef0702ff0003622f6301320201680176016900fae06903a2010000038080dacfedbb1d030b010480b89929020390bf05", push},
-		{"push answer", "03020407010001610131fae06903a201000006020301320000000000000000030200016201330a000401349903096475706c69636174651c3420696e20623a20494420697320616c726561647920696e2075736501", answer},
-		{"claim answer", "0303010101310200e803000000000000f401000000000000e9030000000000001979000000000000010161", claim},
-		{"settle", "03040401013102010161040478225c79818080808080802002096e6f20616e73776572030133808080808080808080010201620002013400068088aca3cf02", settle},
-		{"settle answer", "030504020199030a6c656173655f6c6f7374166c65617365206f6620783a206c65617365206c6f73740103f4030d696e64657465726d696e61746526746865206469736b3a206d6179206f72206d6179206e6f7420686176652068617070656e656400", settled},
+		{"push", "0a030a01610a160a0161120478225c791a04626f64794080b09dc2df010a3d0a03622f631201321a02ff002201682201692a01762a0038fac1a79ba0344803508080dacfedbb1d58016003720f088080bc8ac9d213108088aca3cf02", push},
+		{"push answer", "0a0f0a016112013118fac1a79ba03420010a0c0a01611201321800200228030a080a016212013320020a380a01621201342804322e08990312096475706c69636174651a1c3420696e20623a20494420697320616c726561647920696e207573652001", answer},
+		{"claim answer", "0a1a0a0161120131380140e80748e80750f40358e9076099f2016801", claim},
+		{"settle", "0a0a0a0161120131180120010a210a0161120478225c7918ffffffffffffffefff0120023a096e6f20616e737765720a140a016212013318808080808080808040200228000a0f0a01621201342006288088aca3cf020a0a0a016212013520023000", settle},
+		{"settle answer", "0a000a2b0a29089903120a6c656173655f6c6f73741a166c65617365206f6620783a206c65617365206c6f737420010a000a3c0a3a08f403120d696e64657465726d696e6174651a26746865206469736b3a206d6179206f72206d6179206e6f7420686176652068617070656e65640a00", settled},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
 			t.Errorf("%s is written as\n%s, want\n%s", c.what, got, c.want)
@@ -261,69 +264,174 @@ func TestCompactBytes(t *testing.T) {
 	}
 }
 
-// TestCompactIsStrict: bytes that are missing, added or unknown are an error.
+// compactBodies are the samples in the compact form, how each is read, and the kind of error for
+// one that is malformed.
+func compactBodies(t *testing.T) []compactBody {
+	push, err1 := EncodePush(Compact, samplePush())
+	answer, err2 := EncodePushAnswer(Compact, samplePushResults())
+	claim, err3 := EncodeClaimAnswer(Compact, sampleDeliveries())
+	settle, err4 := EncodeSettle(Compact, sampleSettlements())
+	settled, err5 := EncodeSettleAnswer(Compact, sampleSettlements(), sampleErrors())
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		t.Fatal(err)
+	}
+	return []compactBody{
+		{"push", push, new(compact.PushRequest), punctual.ErrInvalid, func(b []byte) (any, error) { return DecodeCompactPush(b, 9, unbounded) }},
+		{"push answer", answer, new(compact.PushAnswer), punctual.ErrIndeterminate, func(b []byte) (any, error) { return DecodePushAnswer(Compact, b) }},
+		{"claim answer", claim, new(compact.ClaimAnswer), punctual.ErrIndeterminate, func(b []byte) (any, error) { return DecodeClaimAnswer(Compact, b) }},
+		{"settle", settle, new(compact.SettleRequest), punctual.ErrInvalid, func(b []byte) (any, error) { return DecodeCompactSettle(b, 9, unbounded) }},
+		{"settle answer", settled, new(compact.SettleAnswer), punctual.ErrIndeterminate, func(b []byte) (any, error) { return DecodeSettleAnswer(Compact, b) }},
+	}
+}
+
+type compactBody struct {
+	what    string
+	whole   []byte
+	message proto.Message
+	kind    error
+	decode  func([]byte) (any, error)
+}
+
+// TestCompactIsProtobuf: other programs read the bodies with what they generate from
+// server/punctual.proto, and what they write is read here.
+func TestCompactIsProtobuf(t *testing.T) {
+	for _, c := range compactBodies(t) {
+		sent, err := c.decode(c.whole)
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if err := proto.Unmarshal(c.whole, c.message); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		var unknown func(protoreflect.Message)
+		unknown = func(m protoreflect.Message) {
+			if len(m.GetUnknown()) > 0 {
+				t.Errorf("%s: %s has no field for %x", c.what, m.Descriptor().Name(), m.GetUnknown())
+			}
+			m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+				switch {
+				case f.IsList() && f.Message() != nil:
+					for i := range v.List().Len() {
+						unknown(v.List().Get(i).Message())
+					}
+				case f.Message() != nil:
+					unknown(v.Message())
+				}
+				return true
+			})
+		}
+		unknown(c.message.ProtoReflect())
+		theirs, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.message)
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if read, err := c.decode(theirs); err != nil || fmt.Sprint(read) != fmt.Sprint(sent) {
+			t.Errorf("%s: written by others it is read as\n%v, %v; want\n%v", c.what, read, err, sent)
+		}
+	}
+}
+
+// TestCompactIsStrict: what is cut short, or unknown in a request, is an error.
 func TestCompactIsStrict(t *testing.T) {
-	push, _ := EncodePush(Compact, samplePush())
-	answer, _ := EncodePushAnswer(Compact, samplePushResults())
-	claim, _ := EncodeClaimAnswer(Compact, sampleDeliveries())
-	settle, _ := EncodeSettle(Compact, sampleSettlements())
-	settled, _ := EncodeSettleAnswer(Compact, sampleSettlements(), sampleErrors())
-	for _, c := range []struct {
-		what   string
-		whole  []byte
-		decode func([]byte) error
-		kind   error
-	}{
-		{"push", push, func(b []byte) error { _, err := DecodeCompactPush(b, 9, unbounded); return err }, punctual.ErrInvalid},
-		{"push answer", answer, func(b []byte) error { _, err := DecodePushAnswer(Compact, b); return err }, punctual.ErrIndeterminate},
-		{"claim answer", claim, func(b []byte) error { _, err := DecodeClaimAnswer(Compact, b); return err }, punctual.ErrIndeterminate},
-		{"settle", settle, func(b []byte) error { _, err := DecodeCompactSettle(b, 9, unbounded); return err }, punctual.ErrInvalid},
-		{"settle answer", settled, func(b []byte) error { _, err := DecodeSettleAnswer(Compact, b); return err }, punctual.ErrIndeterminate},
-	} {
-		if err := c.decode(c.whole); err != nil {
-			t.Errorf("%s: %v", c.what, err)
+	for _, c := range compactBodies(t) {
+		ends := map[int]bool{0: true} // where an item ends a shorter body does
+		for at := 0; at < len(c.whole); ends[at] = true {
+			_, _, n := protowire.ConsumeField(c.whole[at:])
+			at += n
 		}
 		refused := func(how string, data []byte) {
 			t.Helper()
-			if err := c.decode(data); !errors.Is(err, c.kind) {
+			if _, err := c.decode(data); !errors.Is(err, c.kind) {
 				t.Errorf("%s %s: %v, want %v", c.what, how, err, c.kind)
 			}
 		}
 		for n := range c.whole {
-			refused(fmt.Sprintf("cut at byte %d", n), c.whole[:n])
+			if !ends[n] {
+				refused(fmt.Sprintf("cut at byte %d", n), c.whole[:n])
+			}
 		}
 		refused("with a byte behind", append(c.whole[:len(c.whole):len(c.whole)], 0))
-		for at, b := range map[int]byte{0: CompactVersion + 1, 1: 99} { // version, kind
-			changed := append([]byte(nil), c.whole...)
-			changed[at] = b
-			refused(fmt.Sprintf("with byte %d changed", at), changed)
-		}
-		long := append([]byte{c.whole[0], c.whole[1], c.whole[2] | 0x80, 0}, c.whole[3:]...)
-		refused("with a number longer than needed", long)
-		refused("of 2^64 items", []byte{c.whole[0], c.whole[1], 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
-		refused("of 2^62 items", []byte{c.whole[0], c.whole[1], 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40})
+		refused("with a field behind", append(c.whole[:len(c.whole):len(c.whole)], 2<<3, 1))
+		refused("with a group", append(c.whole[:len(c.whole):len(c.whole)], 1<<3|3, 1<<3|4))
+		refused("with an item of 2^62 bytes", []byte{1<<3 | 2, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40})
+		refused("of version 3", []byte{3, 1, 1, 1, 0, 1, 'a'})
 	}
-	if _, err := DecodeCompactPush(push, 3, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
+	if _, err := DecodeCompactPush(compactBodies(t)[0].whole, 3, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
 		t.Errorf("4 messages where 3 are allowed: %v", err)
 	}
-	if _, err := DecodeCompactSettle(settle, 3, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
-		t.Errorf("4 settlements where 3 are allowed: %v", err)
+	if _, err := DecodeCompactSettle(compactBodies(t)[3].whole, 3, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
+		t.Errorf("5 settlements where 3 are allowed: %v", err)
 	}
-	for what, data := range map[string][]byte{
-		"flags that are not known":   {CompactVersion, kindPush, 1, 0x81, 0x08, 0, 1, 'a'},
-		"no topic":                   {CompactVersion, kindPush, 1, 0, 0},
-		"an attribute not known":     {CompactVersion, kindPush, 1, 0x81, 0x04, 0, 1, 'a', 3, 9, 1, 'x'},
-		"no attributes":              {CompactVersion, kindPush, 1, 0x81, 0x04, 0, 1, 'a', 0},
-		"attributes cut short":       {CompactVersion, kindPush, 1, 0x81, 0x04, 0, 1, 'a', 2, 1, 1},
-		"a header twice":             {CompactVersion, kindPush, 1, 5, 0, 1, 'a', 2, 1, 'h', 0, 1, 'h', 0},
-		"an IfExists not known":      {CompactVersion, kindPush, 1, 0x81, 0x02, 0, 1, 'a', 4},
-		"a time that is none":        append([]byte{CompactVersion, kindPush, 1, 9, 0, 1, 'a'}, 0x00, 0x28, 0xd3, 0xed, 0x7c, 0xc7, 0xff, 0xff),
-		"a delay beyond 2^63":        {CompactVersion, kindPush, 1, 17, 0, 1, 'a', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
-		"a text beyond the end":      {CompactVersion, kindPush, 1, 1, 9, 1, 'a'},
-		"more headers than there is": {CompactVersion, kindPush, 1, 5, 0, 1, 'a', 100, 1, 'h', 0},
+	zero := time.Time{}.UnixMilli()
+	strange := &compact.NewMessage{}
+	strange.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	strangeAttributes := &compact.Attributes{}
+	strangeAttributes.ProtoReflect().SetUnknown(strange.ProtoReflect().GetUnknown())
+	strangeHeader := &compact.Header{}
+	strangeHeader.ProtoReflect().SetUnknown(strange.ProtoReflect().GetUnknown())
+	for what, m := range map[string]*compact.NewMessage{
+		"a field not known":               {Topic: "a"},
+		"an attribute not known":          {Topic: "a", Attributes: strangeAttributes},
+		"a part of a header not known":    {Topic: "a", BinaryHeaders: []*compact.Header{strangeHeader}},
+		"a header twice":                  {Topic: "a", HeaderNames: []string{"h", "h"}, HeaderValues: []string{"", ""}},
+		"a header twice, once with bytes": {Topic: "a", HeaderNames: []string{"h"}, HeaderValues: []string{""}, BinaryHeaders: []*compact.Header{{Name: []byte("h")}}},
+		"a header without a value":        {Topic: "a", HeaderNames: []string{"h"}},
+		"an IfExists not known":           {Topic: "a", IfExists: 4},
+		"a negative IfExists":             {Topic: "a", IfExists: -1},
+		"a time that is none":             {Topic: "a", DueMs: &zero},
+		"a condition that is none":        {Topic: "a", IfDueMs: &zero},
+		"an IfExists beyond a byte":       {Topic: "a", IfExists: 256 + 1},
 	} {
-		if _, err := DecodeCompactPush(data, 9, unbounded); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "at byte") {
+		if what == "a field not known" {
+			m.ProtoReflect().SetUnknown(strange.ProtoReflect().GetUnknown())
+		}
+		data, err := proto.Marshal(&compact.PushRequest{Messages: []*compact.NewMessage{{Topic: "a"}, m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodeCompactPush(data, 9, unbounded); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "item 2") {
 			t.Errorf("%s: %v, want an ErrInvalid with its place", what, err)
+		}
+	}
+}
+
+// TestCompactBoundsParts: an item with more parts than any has is refused before it is decoded,
+// because an empty header takes two bytes of the request and a hundred as a value.
+func TestCompactBoundsParts(t *testing.T) {
+	m := &compact.NewMessage{Topic: "a", BinaryHeaders: slices.Repeat([]*compact.Header{{}}, maxParts+1)}
+	data, err := proto.Marshal(&compact.PushRequest{Messages: []*compact.NewMessage{m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = DecodeCompactPush(data, 9, unbounded); !errors.Is(err, punctual.ErrTooLarge) {
+		t.Errorf("%v; want ErrTooLarge", err)
+	}
+	if n := testing.AllocsPerRun(1, func() { _, _ = DecodeCompactPush(data, 9, unbounded) }); n > 100 {
+		t.Errorf("%d bytes make the decoder allocate %v times", len(data), n)
+	}
+}
+
+// TestCompactKeepsNoRequest: what is read shares no memory with the bytes that it was read from,
+// but for the bodies of pushes, because a program that keeps one ID would keep a whole request.
+func TestCompactKeepsNoRequest(t *testing.T) {
+	for _, c := range compactBodies(t) {
+		data := slices.Clone(c.whole)
+		got, err1 := c.decode(data)
+		want, err2 := c.decode(c.whole)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		clear(data)
+		if ms, ok := got.([]punctual.NewMessage); ok {
+			for i := range ms {
+				if ms[i].Body != nil && !bytes.Equal(ms[i].Body, make([]byte, len(ms[i].Body))) {
+					t.Error("the body of a push was copied")
+				}
+				ms[i].Body = want.([]punctual.NewMessage)[i].Body
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: it changes with the bytes that it was read from:\n%v; want\n%v", c.what, got, want)
 		}
 	}
 }

@@ -186,7 +186,11 @@ func FuzzCompactPush(f *testing.F) {
 			}
 			return
 		}
-		again, err := DecodeCompactPush(compactPush(ms), 1000, unbounded)
+		sent, err := compactPush(ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := DecodeCompactPush(sent, 1000, unbounded)
 		if err != nil || len(ms) > 0 && !reflect.DeepEqual(ms, again) {
 			t.Fatalf("%+v is sent on as %+v, %v", ms, again, err)
 		}
@@ -207,7 +211,11 @@ func FuzzCompactSettle(f *testing.F) {
 			}
 			return
 		}
-		again, err := DecodeCompactSettle(compactSettle(ss), 1000, unbounded)
+		sent, err := compactSettle(ss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := DecodeCompactSettle(sent, 1000, unbounded)
 		if err != nil || len(ss) > 0 && !reflect.DeepEqual(ss, again) {
 			t.Fatalf("%+v is sent on as %+v, %v", ss, again, err)
 		}
@@ -233,7 +241,11 @@ func FuzzCompactAnswers(f *testing.F) {
 				if err != nil || len(ds) == 0 {
 					return err
 				}
-				again, err := DecodeClaimAnswer(Compact, compactClaimAnswer(ds))
+				sent, err := compactClaimAnswer(ds)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := DecodeClaimAnswer(Compact, sent)
 				if err != nil || !reflect.DeepEqual(ds, again) {
 					t.Fatalf("%+v is sent on as %+v, %v", ds, again, err)
 				}

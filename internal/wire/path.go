@@ -25,6 +25,7 @@ const (
 	PathSpace    = "/v1/space"
 	PathBackup   = "/v1/backup"
 	PathOpenAPI  = "/openapi.json"
+	PathProto    = "/punctual.proto"
 	PathLive     = "/livez"
 	PathReady    = "/readyz"
 	PathMetrics  = "/metrics"
