@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"time"
+
+	"github.com/punctualmq/punctual/internal/wire/compact"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -63,4 +66,16 @@ func (w *jsonWriter) attributes(a storekit.Attributes) {
 	if a.Timeout != 0 {
 		w.text(`,"timeout":`, DurationText(a.Timeout))
 	}
+}
+
+// compactAttributes returns the attributes as they stand in the compact form, nil for none.
+func compactAttributes(a storekit.Attributes) *compact.Attributes {
+	if a == (storekit.Attributes{}) {
+		return nil
+	}
+	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout)}
+}
+
+func readCompactAttributes(a *compact.Attributes) storekit.Attributes {
+	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs())}
 }

@@ -173,17 +173,6 @@ func bytesOf(b []byte) []byte {
 	return b[:len(b):len(b)]
 }
 
-func compactAttributes(a storekit.Attributes) *compact.Attributes {
-	if a == (storekit.Attributes{}) {
-		return nil
-	}
-	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout)}
-}
-
-func readCompactAttributes(a *compact.Attributes) storekit.Attributes {
-	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs())}
-}
-
 // compactHeaders are the headers of a message, in the order of their names.
 type compactHeaders struct {
 	names, values []string
