@@ -348,8 +348,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// kindOf returns a link with 0 in place of each number and without the values of its query. One page
-// of each kind is enough, because all that tests ask of a page's links holds for every page.
+// kindOf returns a link with 0 in place of each number and without the values of its query. One
+// page of each kind is enough, because all that tests ask of a page's links holds for every page.
 func kindOf(path string) string {
 	path, query, _ := strings.Cut(path, "?")
 	values, _ := url.ParseQuery(query)

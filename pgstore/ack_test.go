@@ -27,7 +27,7 @@ func TestAcksOfAServerThatStopsAtOnce(t *testing.T) {
 		if err := errors.Join(server.StopImmediately(), server.Restart()); err != nil {
 			t.Fatal(err)
 		}
-		s.pool.Reset()
+		s.db.pool.Reset()
 	}
 	for n := 0; ; n++ {
 		d := leaseOne(t, s, "orders", fmt.Sprint("plain", n))
@@ -111,7 +111,7 @@ func TestDurableAcks(t *testing.T) {
 	if err := errors.Join(server.StopImmediately(), server.Restart()); err != nil {
 		t.Fatal(err)
 	}
-	s.pool.Reset()
+	s.db.pool.Reset()
 	if _, err := s.Get(t.Context(), "orders", "m"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("Get of a message that was acked before the server stopped at once: %v; want not found", err)
 	}
@@ -159,7 +159,7 @@ func TestAckOfAMessageThatMoves(t *testing.T) {
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	still, moving, stale := leaseOne(t, s, "orders", "a"), leaseOne(t, s, "orders", "b"), leaseOne(t, s, "orders", "c")
 	stale.Token++
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.pool.Close)
+	t.Cleanup(s.db.pool.Close)
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestSettleBesideAHeldMessage(t *testing.T) {
 						ss = append(ss, x)
 					}
 				}
-				tx, err := s.pool.Begin(t.Context())
+				tx, err := s.db.pool.Begin(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -327,7 +327,7 @@ func TestStaleTokenOfAHeldMessage(t *testing.T) {
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 	pushOrders(t, s, 1, 0)
 	d := claimN(t, s, 1)[0]
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestAcksByEachWay(t *testing.T) {
 					t.Fatal(ds, err)
 				}
 				if round == 0 {
-					s.acks.learn(kind, transaction)
+					s.db.acks.learn(kind, transaction)
 				}
 				ackAll(t, s, ds...)
 				if _, err := s.Get(t.Context(), kind, id); !errors.Is(err, punctual.ErrNotFound) {

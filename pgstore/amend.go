@@ -12,7 +12,7 @@ import (
 // Amend cancels, reschedules, requeues or deletes by ID; see punctual.Store.
 func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
 	return call(ctx, s, "amend", "", storekit.CheckBatch(len(as)), func() ([]punctual.Amended, error) {
-		c := s.amendingOf(as)
+		c := newAmending(s, as)
 		refuse := func(i int, err error) { c.out[i] = punctual.Amended{Err: err} }
 		return c.out, inParts(c.parts(), func(part []int) error {
 			ctx, end := within(ctx)
@@ -29,9 +29,9 @@ func (s *Store) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.
 func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []int) error {
 	var l *locked
 	var write *changes
-	err := c.s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
-		first := c.s.step().add("lock_wait", []any{lockTimeoutOf(lockWait)}, nil)
-		if l, err = c.s.lockNames(ctx, tx, first, part, c.name); err != nil {
+	err := c.s.db.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
+		first := c.s.db.step().add("lock_wait", []any{lockTimeoutOf(lockWait)}, nil)
+		if l, err = c.s.db.lockNames(ctx, tx, first, part, c.name); err != nil {
 			return nil, err
 		}
 		write = c.amend(l, part)
@@ -53,8 +53,8 @@ type amending struct {
 	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
 }
 
-// amendingOf checks the amendments, and notes the errors of those that are malformed.
-func (s *Store) amendingOf(as []punctual.Amendment) *amending {
+// newAmending checks the amendments, and notes the errors of those that are malformed.
+func newAmending(s *Store, as []punctual.Amendment) *amending {
 	c := &amending{s: s, as: as, out: make([]punctual.Amended, len(as))}
 	for i := range as {
 		c.out[i].Err = storekit.CheckAmendment(&as[i])
@@ -77,7 +77,7 @@ func (c *amending) name(i int) messageName { return messageName{c.as[i].Topic, c
 
 // amend decides about the locked messages of a part, and returns what becomes of them.
 func (c *amending) amend(l *locked, part []int) *changes {
-	write := c.s.changes()
+	write := c.s.db.changes()
 	for _, i := range part {
 		c.out[i] = c.decide(i, l, write)
 		write.refused = write.refused || c.out[i].Err != nil && !c.within

@@ -187,10 +187,10 @@ type lifeTotals struct{ log, updates, hot int64 }
 func (l *benchedLife) totals() (t lifeTotals) {
 	const query = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, coalesce(sum(n_tup_upd), 0)::bigint, coalesce(sum(n_tup_hot_upd), 0)::bigint
 		FROM pg_stat_user_tables WHERE schemaname = 'punctual' AND relname = 'message'`
-	if _, err := l.s.pool.Exec(context.Background(), "SELECT pg_stat_clear_snapshot()"); err != nil {
+	if _, err := l.s.db.pool.Exec(context.Background(), "SELECT pg_stat_clear_snapshot()"); err != nil {
 		l.b.Fatal(err)
 	}
-	if err := l.s.pool.QueryRow(context.Background(), query).Scan(&t.log, &t.updates, &t.hot); err != nil {
+	if err := l.s.db.pool.QueryRow(context.Background(), query).Scan(&t.log, &t.updates, &t.hot); err != nil {
 		l.b.Fatal(err)
 	}
 	return t

@@ -24,20 +24,20 @@ type locked struct {
 	decode   func(text []byte) (punctual.Settings, error) // that of the store
 }
 
-func (s *Store) newLocked() *locked {
-	return &locked{rows: make(map[messageName]*row), settings: make(map[string]*punctual.Settings), decode: s.settings.Decode}
+func (db *database) newLocked() *locked {
+	return &locked{rows: make(map[messageName]*row), settings: make(map[string]*punctual.Settings), decode: db.settings.Decode}
 }
 
 // lockNames locks the messages of a part by lock.sql. x holds the statements that come before, such
 // as the one that keeps topics from being deleted.
-func (s *Store) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) messageName) (*locked, error) {
-	return s.lockBy(ctx, to, "lock", x, part, nameOf, nil)
+func (db *database) lockNames(ctx context.Context, to stepper, x *step, part []int, nameOf func(i int) messageName) (*locked, error) {
+	return db.lockBy(ctx, to, "lock", x, part, nameOf, nil)
 }
 
 // lockBy does what lockNames does, with the statement that the caller names. more, if not nil, adds
 // statements that follow that one in the same step.
-func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) messageName, more func(x *step, topics, ids []string)) (*locked, error) {
-	l := s.newLocked()
+func (db *database) lockBy(ctx context.Context, to stepper, statement string, x *step, part []int, nameOf func(i int) messageName, more func(x *step, topics, ids []string)) (*locked, error) {
+	l := db.newLocked()
 	topics, ids := make([]string, len(part)), make([]string, len(part))
 	for at, i := range part {
 		n := nameOf(i)
@@ -53,7 +53,7 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	if more != nil {
 		more(x, topics, ids)
 	}
-	x.add("clock_and_settings", s.writing(distinct(part, func(i int) string { return nameOf(i).topic })), l.readSettings)
+	x.add("clock_and_settings", db.writing(distinct(part, func(i int) string { return nameOf(i).topic })), l.readSettings)
 	if err := to.send(ctx, x); err != nil {
 		return l, err
 	}
@@ -61,9 +61,9 @@ func (s *Store) lockBy(ctx context.Context, to stepper, statement string, x *ste
 	// counts as deleted.
 	maps.DeleteFunc(l.rows, func(n messageName, _ *row) bool { return l.settings[n.topic] == nil })
 	l.now = l.micros / 1000
-	s.clock.hear(l.micros)
+	db.clock.hear(l.micros)
 	for topic, set := range l.settings {
-		s.acks.learn(topic, set.Emit&punctual.EventAcked != 0)
+		db.acks.learn(topic, set.Emit&punctual.EventAcked != 0)
 	}
 	return l, nil
 }
@@ -82,7 +82,7 @@ func (l *locked) readSettings(rows scanner) error {
 // changes collects what becomes of locked messages and of follow-ups, for the statements
 // update.sql, save_finished.sql, remove.sql, remember.sql and replace.sql, and the events of that.
 type changes struct {
-	s          *Store
+	db         *database
 	updated    []*row
 	failures   [][]byte // the entry that each updated message gets added to its history; nil is none
 	recorded   []*row   // messages that finish, of which a finished record is kept
@@ -99,7 +99,7 @@ type changes struct {
 	then     *followUps
 }
 
-func (s *Store) changes() *changes { return &changes{s: s} }
+func (db *database) changes() *changes { return &changes{db: db} }
 
 // apply collects what was decided about a message. The facts in r are those after the decision. r
 // may be nil if d.To is Stay.
@@ -142,7 +142,7 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 // step returns the step that writes the changes, without the events and the follow-ups whose IDs
 // are free.
 func (c *changes) step() *step {
-	x := c.s.step()
+	x := c.db.step()
 	if len(c.updated) > 0 {
 		x.add("update", c.updateArgs(), nil)
 	}
@@ -165,7 +165,7 @@ func (c *changes) step() *step {
 		x.add("replace", c.then.push.args(c.replaced), nil)
 	}
 	if c.refused {
-		x.add("durable", c.s.writing(), nil)
+		x.add("durable", c.db.writing(), nil)
 	}
 	return x
 }
@@ -214,20 +214,20 @@ func (c *changes) updateArgs() []any {
 type ownTransactions struct{ s *Store }
 
 func (w ownTransactions) write(ctx context.Context, build func() *step) error {
-	return w.s.write(ctx, build)
+	return w.s.db.write(ctx, build)
 }
 
 func (w ownTransactions) create(ctx context.Context, build func() *step) error {
-	return w.s.write(ctx, build)
+	return w.s.db.write(ctx, build)
 }
 
 func (w ownTransactions) tell(ctx context.Context, to stepper, c *changes) error {
 	if len(c.events) == 0 {
 		return nil
 	}
-	return to.send(ctx, c.addEvents(w.s.step()))
+	return to.send(ctx, c.addEvents(w.s.db.step()))
 }
 
 func (w ownTransactions) transact(ctx context.Context, f func(ctx context.Context, to stepper) error) error {
-	return w.s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) { return nil, f(ctx, tx) })
+	return w.s.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) { return nil, f(ctx, tx) })
 }

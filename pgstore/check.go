@@ -22,9 +22,9 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.
 }
 
 func (s *Store) check(ctx context.Context, progress func(read int64)) (report storekit.CheckReport, err error) {
-	err = s.readAll(ctx, func() *step {
+	err = s.db.readAll(ctx, func() *step {
 		report = storekit.CheckReport{}
-		return s.step().add("check", s.reading(), func(rows scanner) error {
+		return s.db.step().add("check", s.db.reading(), func(rows scanner) error {
 			var topic string
 			var live, dead int64
 			var problems []string
@@ -54,7 +54,7 @@ func (s *Store) check(ctx context.Context, progress func(read int64)) (report st
 		}).add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
 	})
 	if err == nil {
-		err = s.settled(ctx)
+		err = s.db.settled(ctx)
 	}
 	return report, err
 }

@@ -23,19 +23,29 @@ const claimBytes = 16 << 20
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&c), func() ([]punctual.Delivery, error) {
 		if c.Wait == 0 {
-			return s.claimAside(ctx, c)
+			return s.claims.claimAside(ctx, c)
 		}
 		return s.waits.claim(ctx, c)
 	})
 }
 
+// claims lease what is due, by claim.sql, and end what must not be delivered. waits says from where
+// on a topic is read.
+type claims struct {
+	db       *database
+	waits    *waits
+	damage   *damage
+	opt      *Options
+	giveBack func([]punctual.Delivery) // releases leases that no caller learns of
+}
+
 // claimAside claims what is due. When ctx ends it still waits for the answer for answerGrace,
 // because a connection that broke at once would leave leases that nobody holds. When the answer to
 // a change does not come, the error is ErrIndeterminate beside the context's.
-func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+func (cs *claims) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	aside, end := outliving(ctx)
 	defer end()
-	ds, err := s.claimDue(aside, c)
+	ds, err := cs.claimDue(aside, c)
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return ds, err
@@ -54,34 +64,34 @@ func (s *Store) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.De
 // each claim dearer than the last one. A Worker claims in this way ahead of its free slots. While a
 // whole reading takes longer than wholeLimit, it leaves what is before the scan starts to the
 // polls.
-func (s *Store) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+func (cs *claims) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	found := []punctual.Delivery{}
 	room := int64(claimBytes)
 	begun := time.Now()
-	if c.Wait > 0 || s.waits.fresh(c.Topics) {
-		full, err := s.claimFrom(ctx, c, true, &found, &room)
+	if c.Wait > 0 || cs.waits.fresh(c.Topics) {
+		full, err := cs.claimFrom(ctx, c, true, &found, &room)
 		switch {
 		case err != nil && len(found) == 0:
 			return nil, err
 		case err != nil || full || len(found) == c.Max || c.Wait > 0:
-			return s.stillHeld(ctx, found, begun, err)
+			return cs.stillHeld(ctx, found, begun, err)
 		}
 	}
-	if s.waits.slowWhole() && s.waits.fresh(c.Topics) {
-		return s.stillHeld(ctx, found, begun, nil)
+	if cs.waits.slowWhole() && cs.waits.fresh(c.Topics) {
+		return cs.stillHeld(ctx, found, begun, nil)
 	}
-	_, err := s.claimFrom(ctx, c, false, &found, &room)
+	_, err := cs.claimFrom(ctx, c, false, &found, &room)
 	if err != nil && len(found) == 0 {
 		return nil, err
 	}
-	return s.stillHeld(ctx, found, begun, err)
+	return cs.stillHeld(ctx, found, begun, err)
 }
 
 // claimFrom leases what is due until found has c.Max deliveries, from the scan starts of the topics
 // on or over the whole topics. It stops early and returns full when the claim has no room for the
 // next message.
-func (s *Store) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart bool, found *[]punctual.Delivery, room *int64) (full bool, err error) {
-	topics, err := s.dueTopics(ctx, c, fromScanStart)
+func (cs *claims) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart bool, found *[]punctual.Delivery, room *int64) (full bool, err error) {
+	topics, err := cs.dueTopics(ctx, c, fromScanStart)
 	if err != nil {
 		return false, err
 	}
@@ -90,10 +100,10 @@ func (s *Store) claimFrom(ctx context.Context, c punctual.Claim, fromScanStart b
 		if c.PerTopic > 0 {
 			left = min(left, c.PerTopic-countOf(*found, topic))
 		}
-		ds, full, err := s.claimTopic(ctx, c, topic, fromScanStart, left, room)
+		ds, full, err := cs.claimTopic(ctx, c, topic, fromScanStart, left, room)
 		if fromScanStart && errors.Is(err, errStatementTimeout) {
-			s.waits.skipTo([]string{topic})
-			ds, full, err = s.claimTopic(ctx, c, topic, true, left, room)
+			cs.waits.skipTo([]string{topic})
+			ds, full, err = cs.claimTopic(ctx, c, topic, true, left, room)
 		}
 		*found = append(*found, ds...)
 		if err != nil || full || len(*found) == c.Max {
@@ -117,40 +127,40 @@ func countOf(ds []punctual.Delivery, topic string) (n int) {
 // dueTopics returns those of several topics that have something due, in the order given. A single
 // topic is returned unread, because claim.sql finds out by itself whether it has something due. So
 // is the only one that has to be read.
-func (s *Store) dueTopics(ctx context.Context, c punctual.Claim, fromScanStart bool) ([]string, error) {
+func (cs *claims) dueTopics(ctx context.Context, c punctual.Claim, fromScanStart bool) ([]string, error) {
 	if len(c.Topics) == 1 {
 		return c.Topics, nil
 	}
 	topics := c.Topics
 	if fromScanStart {
-		if topics = s.waits.toRead(topics); len(topics) < 2 {
+		if topics = cs.waits.toRead(topics); len(topics) < 2 {
 			return topics, nil
 		}
 	}
-	now, next, err := s.nextDue(ctx, s.waits.beginRead(topics, fromScanStart), fromScanStart)
+	now, next, err := cs.nextDue(ctx, cs.waits.beginRead(topics, fromScanStart), fromScanStart)
 	if fromScanStart && errors.Is(err, errStatementTimeout) {
-		s.waits.skipTo(topics)
-		now, next, err = s.nextDue(ctx, s.waits.beginRead(topics, true), true)
+		cs.waits.skipTo(topics)
+		now, next, err = cs.nextDue(ctx, cs.waits.beginRead(topics, true), true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(topics), func(t string) bool {
-		return next[t] > now && !(fromScanStart && s.waits.hasEarly(t))
+		return next[t] > now && !(fromScanStart && cs.waits.hasEarly(t))
 	}), nil
 }
 
 // nextDue reads the next due time of each topic, which is when a message of it next needs
 // attention, and the clock, all in ms. If limited, a reading from far back that takes longer than
 // wholeLimit is errStatementTimeout.
-func (s *Store) nextDue(ctx context.Context, seen map[string]readState, limited bool) (now int64, next map[string]int64, err error) {
+func (cs *claims) nextDue(ctx context.Context, seen map[string]readState, limited bool) (now int64, next map[string]int64, err error) {
 	topics, starts := slices.Sorted(maps.Keys(seen)), make([]int64, len(seen))
 	for i, topic := range topics {
 		starts[i] = seen[topic].scanStart
 	}
-	latest := behind(s.clock.guess())
+	latest := behind(cs.db.clock.guess())
 	far := slices.ContainsFunc(starts, func(at int64) bool { return at < latest-farBack.Milliseconds() })
-	micros, read, err := s.readNext(ctx, topics, starts, nil, limited && far)
+	micros, read, err := cs.readNext(ctx, topics, starts, nil, limited && far)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -158,7 +168,7 @@ func (s *Store) nextDue(ctx context.Context, seen map[string]readState, limited 
 	for topic, n := range read {
 		at := nextDueOf(n.at, micros)
 		next[topic] = at
-		s.waits.endRead(topic, readResult{at: at, scanStart: min(at, behind(micros)), paused: n.paused}, seen[topic])
+		cs.waits.endRead(topic, readResult{at: at, scanStart: min(at, behind(micros)), paused: n.paused}, seen[topic])
 	}
 	return micros / 1000, next, nil
 }
@@ -170,10 +180,10 @@ type nextOf struct {
 }
 
 // readNext runs next_due.sql. If limited, it is errStatementTimeout after wholeLimit.
-func (s *Store) readNext(ctx context.Context, topics []string, starts []int64, until *int64, limited bool) (micros int64, next map[string]nextOf, err error) {
-	err = s.read(ctx, func() *step {
+func (cs *claims) readNext(ctx context.Context, topics []string, starts []int64, until *int64, limited bool) (micros int64, next map[string]nextOf, err error) {
+	err = cs.db.read(ctx, func() *step {
 		next = make(map[string]nextOf)
-		return s.limit(limited).add("next_due", s.reading(topics, scanAhead.Milliseconds(), starts, until), func(rows scanner) error {
+		return cs.limit(limited).add("next_due", cs.db.reading(topics, scanAhead.Milliseconds(), starts, until), func(rows scanner) error {
 			var topic string
 			var n nextOf
 			err := rows.Scan(&micros, &topic, &n.paused, &n.at)
@@ -182,18 +192,18 @@ func (s *Store) readNext(ctx context.Context, topics []string, starts []int64, u
 		})
 	})
 	if err == nil {
-		s.clock.hear(micros)
+		cs.db.clock.hear(micros)
 	}
 	return micros, next, err
 }
 
-func (s *Store) wholeLimit() time.Duration { return cmp.Or(s.opt.wholeLimit, wholeLimit) }
+func (cs *claims) wholeLimit() time.Duration { return cmp.Or(cs.opt.wholeLimit, wholeLimit) }
 
 // limit begins a step. If limited, none of its statements may take longer than wholeLimit.
-func (s *Store) limit(limited bool) *step {
-	x := s.step()
+func (cs *claims) limit(limited bool) *step {
+	x := cs.db.step()
 	if limited {
-		x.add("statement_limit", []any{s.wholeLimit().Milliseconds()}, nil)
+		x.add("statement_limit", []any{cs.wholeLimit().Milliseconds()}, nil)
 	}
 	return x
 }
@@ -213,16 +223,16 @@ const earlyTime = 50 * time.Millisecond
 
 // claimTopic leases up to n messages of a topic, and subtracts their bytes from room. It stops
 // early and returns full when the claim has no room for the next message.
-func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
+func (cs *claims) claimTopic(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, n int, room *int64) (found []punctual.Delivery, full bool, err error) {
 	for begun := time.Now(); n > 0; {
 		limit := min(n, partItems)
 		var got *claimed
 		early := false
 		if fromScanStart && time.Since(begun) < earlyTime {
-			got, early, err = s.claimEarly(ctx, c, topic, limit, *room)
+			got, early, err = cs.claimEarly(ctx, c, topic, limit, *room)
 		}
 		if !early {
-			got, err = s.claimSome(ctx, c, topic, fromScanStart, limit, *room)
+			got, err = cs.claimSome(ctx, c, topic, fromScanStart, limit, *room)
 		}
 		if err != nil {
 			return found, false, err
@@ -244,31 +254,31 @@ func (s *Store) claimTopic(ctx context.Context, c punctual.Claim, topic string, 
 
 // claimEarly is claimSome for a part of what is before the scan start; early is false where there
 // is none.
-func (s *Store) claimEarly(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (got *claimed, early bool, err error) {
-	part, ok := s.waits.takeEarly(topic)
+func (cs *claims) claimEarly(ctx context.Context, c punctual.Claim, topic string, limit int, room int64) (got *claimed, early bool, err error) {
+	part, ok := cs.waits.takeEarly(topic)
 	if !ok {
 		return nil, false, nil
 	}
 	begun := time.Now()
-	got, err = s.claimSpan(ctx, c, topic, part, limit, room, part.from < part.until)
+	got, err = cs.claimSpan(ctx, c, topic, part, limit, room, part.from < part.until)
 	took := time.Since(begun)
 	switch {
 	case err != nil:
-		s.waits.readEarly(topic, part)
+		cs.waits.readEarly(topic, part)
 		if errors.Is(err, errStatementTimeout) && part.from < part.until {
-			s.waits.stepTook(took)
+			cs.waits.stepTook(took)
 			return &claimed{}, true, nil
 		}
 		return nil, true, err
 	case got.paused():
-		s.waits.readEarly(topic, part)
+		cs.waits.readEarly(topic, part)
 		return nil, false, nil
 	case got.taken < got.seen || len(got.undeliverable) > 0:
-		s.waits.readEarly(topic, part)
+		cs.waits.readEarly(topic, part)
 	case got.seen == limit:
-		s.waits.readEarly(topic, span{got.last(part.from), part.until})
+		cs.waits.readEarly(topic, span{got.last(part.from), part.until})
 	case got.seen == 0:
-		s.waits.stepTook(took)
+		cs.waits.stepTook(took)
 	}
 	got.sort()
 	return got, true, nil
@@ -288,10 +298,10 @@ type claimed struct {
 }
 
 // claimSome claims from the scan start of a topic on, or over the whole topic.
-func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, limit int, room int64) (*claimed, error) {
-	seen := s.waits.beginRead([]string{topic}, fromScanStart)[topic]
+func (cs *claims) claimSome(ctx context.Context, c punctual.Claim, topic string, fromScanStart bool, limit int, room int64) (*claimed, error) {
+	seen := cs.waits.beginRead([]string{topic}, fromScanStart)[topic]
 	limited := fromScanStart && seen.scanStart < seen.raisedTo-farBack.Milliseconds()
-	got, err := s.claimSpan(ctx, c, topic, span{seen.scanStart, never}, limit, room, limited)
+	got, err := cs.claimSpan(ctx, c, topic, span{seen.scanStart, never}, limit, room, limited)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +309,7 @@ func (s *Store) claimSome(ctx context.Context, c punctual.Claim, topic string, f
 	if got.seen == limit || got.taken < got.seen { // there may be more
 		at = got.micros / 1000
 	}
-	s.waits.endRead(topic, readResult{at: at, scanStart: got.scanStart(seen.scanStart), paused: got.paused()}, seen)
+	cs.waits.endRead(topic, readResult{at: at, scanStart: got.scanStart(seen.scanStart), paused: got.paused()}, seen)
 	got.sort()
 	return got, nil
 }
@@ -321,29 +331,29 @@ func (g *claimed) sort() {
 // claimSpan runs claim.sql once, and ends what that has found undeliverable. A message that cannot
 // be read keeps its lease until that runs out, and is dead when its attempts are used up. So it
 // holds up no other message. If limited, the claim is errStatementTimeout after wholeLimit.
-func (s *Store) claimSpan(ctx context.Context, c punctual.Claim, topic string, in span, limit int, room int64, limited bool) (*claimed, error) {
+func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string, in span, limit int, room int64, limited bool) (*claimed, error) {
 	var length *int64
 	if c.Lease > 0 {
 		ms := storekit.CeilDuration(c.Lease)
 		length = &ms
 	}
 	var got *claimed
-	err := s.write(ctx, func() *step {
+	err := cs.db.write(ctx, func() *step {
 		got = &claimed{}
-		e := s.epoch.Load()
-		return s.limit(limited).add("claim", s.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until), func(rows scanner) error { return got.scan(rows, topic) })
+		e := cs.db.epoch.Load()
+		return cs.limit(limited).add("claim", cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until), func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.clock.hear(got.micros)
+	cs.db.clock.hear(got.micros)
 	if got.tells != nil {
-		s.acks.learn(topic, *got.tells)
+		cs.db.acks.learn(topic, *got.tells)
 	}
-	s.damage.met(got.unreadable, s.opt.Logger)
+	cs.damage.met(got.unreadable, cs.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
-		if err := s.endUndeliverable(ctx, topic, got, limit, in); err != nil && len(got.ds) == 0 {
+		if err := cs.endUndeliverable(ctx, topic, got, limit, in); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}
 	}
@@ -388,21 +398,21 @@ const undeliverableAhead = 200
 // endUndeliverable ends the messages that a claim of up to limit has found undeliverable. If the
 // claim has met nothing else, and limit is less than undeliverableAhead, it also ends the
 // undeliverable messages behind them.
-func (s *Store) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, in span) error {
+func (cs *claims) endUndeliverable(ctx context.Context, topic string, found *claimed, limit int, in span) error {
 	ids := found.undeliverable
 	if len(found.ds) == 0 && len(found.unreadable) == 0 && limit < undeliverableAhead {
 		var micros int64
 		var ahead []string
-		err := s.read(ctx, func() *step {
-			return s.step().add("undeliverable", s.reading(topic, in.from, in.until, undeliverableAhead), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
+		err := cs.db.read(ctx, func() *step {
+			return cs.db.step().add("undeliverable", cs.db.reading(topic, in.from, in.until, undeliverableAhead), func(rows scanner) error { return rows.Scan(&micros, &ahead) })
 		})
 		if err != nil {
 			return err
 		}
-		s.clock.hear(micros)
+		cs.db.clock.hear(micros)
 		ids = distinctIDs(ids, ahead)
 	}
-	return s.endMessages(ctx, topic, ids)
+	return cs.endMessages(ctx, topic, ids)
 }
 
 // distinctIDs returns the IDs of two lists, each once.
@@ -414,19 +424,19 @@ func distinctIDs(a, b []string) []string {
 
 // endMessages ends those of the messages that are still undeliverable. It skips messages that
 // others have locked.
-func (s *Store) endMessages(ctx context.Context, topic string, ids []string) error {
+func (cs *claims) endMessages(ctx context.Context, topic string, ids []string) error {
 	all := make([]int, len(ids))
 	for i := range all {
 		all[i] = i
 	}
 	nameOf := func(i int) messageName { return messageName{topic, ids[i]} }
 	var write *changes
-	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		l, err := s.lockBy(ctx, tx, "lock_free", s.step(), all, nameOf, nil)
+	err := cs.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		l, err := cs.db.lockBy(ctx, tx, "lock_free", cs.db.step(), all, nameOf, nil)
 		if err != nil {
 			return nil, err
 		}
-		write = s.changes()
+		write = cs.db.changes()
 		for i := range ids {
 			if r := l.rows[nameOf(i)]; r != nil && r.live && r.At() <= l.now {
 				write.apply(r, lifecycle.Meet(&r.Message, l.settings[topic], l.now), l.settings[topic], l.now)
@@ -435,7 +445,7 @@ func (s *Store) endMessages(ctx context.Context, topic string, ids []string) err
 		return write.all(), nil
 	})
 	if err == nil {
-		s.waits.told(write.events)
+		cs.waits.told(write.events)
 	}
 	return err
 }
@@ -480,11 +490,11 @@ func (g *claimed) scan(rows scanner, topic string) error {
 
 // stillHeld returns the answer of a claim: the messages whose leases hold still, or, if there is
 // none, broke, the error that has ended the claim.
-func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun time.Time, broke error) ([]punctual.Delivery, error) {
-	if errors.Is(broke, punctual.ErrIndeterminate) && s.opt.gaveBack != nil {
-		s.opt.gaveBack(ctx, nil)
+func (cs *claims) stillHeld(ctx context.Context, found []punctual.Delivery, begun time.Time, broke error) ([]punctual.Delivery, error) {
+	if errors.Is(broke, punctual.ErrIndeterminate) && cs.opt.gaveBack != nil {
+		cs.opt.gaveBack(ctx, nil)
 	}
-	held := s.withoutLapsed(ctx, found, begun)
+	held := cs.withoutLapsed(ctx, found, begun)
 	if len(held) == 0 && broke != nil {
 		return nil, broke
 	}
@@ -493,13 +503,13 @@ func (s *Store) stillHeld(ctx context.Context, found []punctual.Delivery, begun 
 
 // withoutLapsed gives back the messages whose leases may have run out by now, because the answer
 // was long under way or the process was paused. It returns the others.
-func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, begun time.Time) []punctual.Delivery {
+func (cs *claims) withoutLapsed(ctx context.Context, found []punctual.Delivery, begun time.Time) []punctual.Delivery {
 	if len(found) == 0 {
 		return found
 	}
 	passed := time.Since(begun)
-	if s.clock.fake != nil {
-		passed = time.UnixMicro(s.clock.guess()).Sub(found[0].Delivered)
+	if cs.db.clock.fake != nil {
+		passed = time.UnixMicro(cs.db.clock.guess()).Sub(found[0].Delivered)
 	}
 	var lapsed []punctual.Delivery
 	held := slices.DeleteFunc(found, func(d punctual.Delivery) bool {
@@ -509,10 +519,10 @@ func (s *Store) withoutLapsed(ctx context.Context, found []punctual.Delivery, be
 		}
 		return over
 	})
-	if s.opt.gaveBack != nil && len(lapsed) > 0 {
-		s.opt.gaveBack(ctx, lapsed)
+	if cs.opt.gaveBack != nil && len(lapsed) > 0 {
+		cs.opt.gaveBack(ctx, lapsed)
 	}
-	s.giveBack(lapsed)
+	cs.giveBack(lapsed)
 	return held
 }
 

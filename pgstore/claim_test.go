@@ -41,7 +41,7 @@ func TestBytesOfAClaim(t *testing.T) {
 		}
 		if wait > 0 { // so another claim that waits is woken at once, and not by the next poll
 			s.waits.mu.Lock()
-			if last := s.waits.topics[ds[len(ds)-1].Topic]; last.at > s.clock.guess()/1000 {
+			if last := s.waits.topics[ds[len(ds)-1].Topic]; last.at > s.db.clock.guess()/1000 {
 				t.Errorf("P11: the topic whose messages a claim has left is thought to have none until %v", time.UnixMilli(last.at))
 			}
 			s.waits.mu.Unlock()
@@ -110,7 +110,7 @@ func TestCancelBehindAClaim(t *testing.T) {
 	for change, delay := range map[punctual.Change]time.Duration{punctual.ChangeCancel: 0, punctual.ChangeReschedule: time.Hour} {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 		pushOrders(t, s, 1, 0)
-		tx, err := s.pool.Begin(t.Context())
+		tx, err := s.db.pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,8 +119,8 @@ func TestCancelBehindAClaim(t *testing.T) {
 		if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 			t.Fatal(err)
 		}
-		e := s.epoch.Load()
-		claim := s.step().add("claim", s.writing("orders", 1, 3000, claimBytes, 0, noScanStart, e.number, e.timeline, nil), nil)
+		e := s.db.epoch.Load()
+		claim := s.db.step().add("claim", s.db.writing("orders", 1, 3000, claimBytes, 0, noScanStart, e.number, e.timeline, nil), nil)
 		if err := claim.send(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestClaimBehindUndeliverable(t *testing.T) {
 			}
 		}
 	})
-	s.clock.fake = clock
+	s.db.clock.fake = clock
 	push := func(n int, m punctual.NewMessage) {
 		t.Helper()
 		ms := make([]punctual.NewMessage, n)

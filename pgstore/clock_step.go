@@ -3,6 +3,9 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/punctualmq/punctual/storekit"
@@ -46,38 +49,49 @@ func (c clockSteps) last() lifecycle.Step {
 
 // Clock implements storekit.ClockKeeper.
 func (s *Store) Clock(ctx context.Context) (storekit.ClockState, error) {
-	return call(ctx, s, "clock", "", nil, func() (storekit.ClockState, error) { return s.clockState(ctx) })
+	return call(ctx, s, "clock", "", nil, func() (storekit.ClockState, error) { return s.steps.clockState(ctx) })
 }
 
 // StepClock implements storekit.ClockKeeper. It returns when the messages have been carried over
 // the step.
 func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 	return call(ctx, s, "step the clock", "", nil, func() (storekit.ClockState, error) {
-		if _, err := s.tick(ctx); err != nil {
+		if _, err := s.db.tick(ctx); err != nil {
 			return storekit.ClockState{}, err
 		}
-		d, stepped, err := s.stepClock(ctx)
+		d, stepped, err := s.steps.stepClock(ctx)
 		if err == nil && stepped {
-			err = s.carry(ctx, d)
+			err = s.steps.carry(ctx, d)
 		}
 		if err != nil {
 			return storekit.ClockState{}, err
 		}
-		return s.clockState(ctx)
+		return s.steps.clockState(ctx)
 	})
 }
 
-func (s *Store) clockState(ctx context.Context) (storekit.ClockState, error) {
+// stepping steps the store's clock back, and carries the messages over the step.
+type stepping struct {
+	db       *database
+	waits    *waits
+	log      *slog.Logger
+	life     context.Context // ends when the store closes
+	duties   *sync.WaitGroup // has the goroutine of carryOver
+	passed   int64           // the step over which this process has carried the messages; the goroutine of watch alone uses it
+	carrying atomic.Bool     // the goroutine of carryOver is under way
+}
+
+func (st *stepping) clockState(ctx context.Context) (storekit.ClockState, error) {
 	// A step between the two readings shows as one that is still to come.
-	d, err := s.readStore(ctx)
+	d, err := st.db.readStore(ctx)
 	if err != nil {
 		return storekit.ClockState{}, err
 	}
-	micros, err := s.tick(ctx)
+	micros, err := st.db.tick(ctx)
 	micros = max(micros, d.micros) // which a store that is only examined has not heard before
 	state := storekit.ClockState{Now: storekit.FromMillis(micros / 1000), Follows: "PostgreSQL server", Steps: d.steps}
 	// The second reading is later, so a small difference may be the time between the two.
-	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || s.clock.fake != nil {
+	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || st.db.clock.fake != nil {
 		state.Ahead = max(0, ahead.Truncate(time.Millisecond))
 	}
 	if d.steps > 0 {
@@ -88,15 +102,15 @@ func (s *Store) clockState(ctx context.Context) (storekit.ClockState, error) {
 
 // stepClock steps the store's clock back to the server's, unless the server's is not behind or
 // another process has done so.
-func (s *Store) stepClock(ctx context.Context) (d clockSteps, stepped bool, err error) {
-	latest, fake := s.clock.args()
-	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+func (st *stepping) stepClock(ctx context.Context) (d clockSteps, stepped bool, err error) {
+	latest, fake := st.db.clock.args()
+	err = st.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		stepped = false
-		lock := s.step().add("lock_wait", []any{lockTimeoutOf(stepLockWait)}, nil).add("step_lock", nil, nil)
+		lock := st.db.step().add("lock_wait", []any{lockTimeoutOf(stepLockWait)}, nil).add("step_lock", nil, nil)
 		if err := tx.send(ctx, lock); err != nil {
 			return nil, err
 		}
-		return s.step().add("step", []any{latest[0], fake, latest[1]}, func(rows scanner) error {
+		return st.db.step().add("step", []any{latest[0], fake, latest[1]}, func(rows scanner) error {
 			stepped = true
 			return rows.Scan(&d.steps, &d.from, &d.to)
 		}), nil
@@ -104,50 +118,50 @@ func (s *Store) stepClock(ctx context.Context) (d clockSteps, stepped bool, err 
 	if err != nil || !stepped {
 		return d, false, err
 	}
-	s.clock.kept(d.to, d.steps)
-	s.opt.Logger.Warn("the store's clock has stepped back to the server's, which had been set back",
+	st.db.clock.kept(d.to, d.steps)
+	st.log.Warn("the store's clock has stepped back to the server's, which had been set back",
 		"from", storekit.FromMillis(d.from/1000), "to", storekit.FromMillis(d.to/1000), "steps", d.steps)
 	return d, true, nil
 }
 
 // followServer steps the store's clock, and has the messages carried over the step.
-func (s *Store) followServer(ctx context.Context) error {
-	d, stepped, err := s.stepClock(ctx)
+func (st *stepping) followServer(ctx context.Context) error {
+	d, stepped, err := st.stepClock(ctx)
 	if err != nil {
 		return fmt.Errorf("the store's clock is ahead of the server's and cannot follow it: %w", err)
 	}
 	if stepped {
-		s.carryOver(d)
+		st.carryOver(d)
 	}
 	return nil
 }
 
 // carryOver begins to carry the messages over a step, unless that is under way, or this process has
 // done so and it is too early for the pass that counts. The goroutine of watch alone calls it.
-func (s *Store) carryOver(d clockSteps) {
-	early := s.clock.guess() < d.to+callTime.Microseconds()
-	if early && s.passed == d.steps || !s.carrying.CompareAndSwap(false, true) {
+func (st *stepping) carryOver(d clockSteps) {
+	early := st.db.clock.guess() < d.to+callTime.Microseconds()
+	if early && st.passed == d.steps || !st.carrying.CompareAndSwap(false, true) {
 		return
 	}
-	s.passed = d.steps
-	s.duties.Go(func() {
-		defer s.carrying.Store(false)
-		err := s.carry(s.life, d)
+	st.passed = d.steps
+	st.duties.Go(func() {
+		defer st.carrying.Store(false)
+		err := st.carry(st.life, d)
 		if err == nil && !early {
-			err = s.write(s.life, func() *step { return s.step().add("step_carried", []any{d.steps}, nil) })
+			err = st.db.write(st.life, func() *step { return st.db.step().add("step_carried", []any{d.steps}, nil) })
 		}
-		if err != nil && s.life.Err() == nil {
-			s.opt.Logger.Warn("the messages could not be carried over a step of the clock; this is tried again", "error", err)
+		if err != nil && st.life.Err() == nil {
+			st.log.Warn("the messages could not be carried over a step of the clock; this is tried again", "error", err)
 		}
 	})
 }
 
 // carry goes through all topics and carries what they hold over a step.
-func (s *Store) carry(ctx context.Context, d clockSteps) error {
+func (st *stepping) carry(ctx context.Context, d clockSteps) error {
 	var topics []string
-	if err := s.read(ctx, func() *step {
+	if err := st.db.read(ctx, func() *step {
 		topics = nil
-		return s.step().add("topic_names", []any{"", ""}, func(rows scanner) error {
+		return st.db.step().add("topic_names", []any{"", ""}, func(rows scanner) error {
 			var name string
 			err := rows.Scan(&name)
 			topics = append(topics, name)
@@ -157,14 +171,14 @@ func (s *Store) carry(ctx context.Context, d clockSteps) error {
 		return err
 	}
 	for _, topic := range topics {
-		if err := s.carryTopic(ctx, topic, d); err != nil {
+		if err := st.carryTopic(ctx, topic, d); err != nil {
 			return fmt.Errorf("topic %s: %w", topic, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) carryTopic(ctx context.Context, topic string, d clockSteps) error {
+func (st *stepping) carryTopic(ctx context.Context, topic string, d clockSteps) error {
 	over := d.last()
 	at, id := over.To, "" // what needs attention at To or before waits for nothing
 	for at >= 0 {
@@ -172,14 +186,14 @@ func (s *Store) carryTopic(ctx context.Context, topic string, d clockSteps) erro
 		var lastAt *int64
 		var lastID *string
 		var ids []string
-		if err := s.read(ctx, func() *step {
-			return s.step().add("step_page", s.reading(topic, at, carryPage, id), func(rows scanner) error {
+		if err := st.db.read(ctx, func() *step {
+			return st.db.step().add("step_page", st.db.reading(topic, at, carryPage, id), func(rows scanner) error {
 				return rows.Scan(&micros, &lastAt, &lastID, &ids)
 			})
 		}); err != nil {
 			return err
 		}
-		if err := s.carryMessages(ctx, topic, ids, d); err != nil {
+		if err := st.carryMessages(ctx, topic, ids, d); err != nil {
 			return err
 		}
 		if lastAt == nil {
@@ -187,13 +201,15 @@ func (s *Store) carryTopic(ctx context.Context, topic string, d clockSteps) erro
 		}
 		at, id = *lastAt, *lastID
 	}
-	return s.write(ctx, func() *step { return s.step().add("step_kept", s.writing(topic, over.From-over.To, d.steps), nil) })
+	return st.db.write(ctx, func() *step {
+		return st.db.step().add("step_kept", st.db.writing(topic, over.From-over.To, d.steps), nil)
+	})
 }
 
 // carryMessages carries messages over a step, as an amendment changes them: it locks them, decides
 // and notifies those who wait. It changes nothing after a later step, because the messages would
 // move by the length of the wrong step.
-func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, d clockSteps) error {
+func (st *stepping) carryMessages(ctx context.Context, topic string, ids []string, d clockSteps) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -203,13 +219,13 @@ func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, d
 	}
 	var l *locked
 	over := d.last()
-	err := s.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
+	err := st.db.transact(ctx, func(ctx context.Context, tx *transaction) (x *step, err error) {
 		last := false
-		same := s.step().add("step_last", []any{d.steps}, func(scanner) error { last = true; return nil })
-		if l, err = s.lockNames(ctx, tx, same, part, func(i int) messageName { return messageName{topic, ids[i]} }); err != nil {
+		same := st.db.step().add("step_last", []any{d.steps}, func(scanner) error { last = true; return nil })
+		if l, err = st.db.lockNames(ctx, tx, same, part, func(i int) messageName { return messageName{topic, ids[i]} }); err != nil {
 			return nil, err
 		}
-		write, leased := s.changes(), []*row{}
+		write, leased := st.db.changes(), []*row{}
 		for _, r := range l.rows {
 			if last && r.live && r.Since > l.now && over.Carry(&r.Message) {
 				write.updated, write.failures = append(write.updated, r), append(write.failures, nil)
@@ -226,7 +242,7 @@ func (s *Store) carryMessages(ctx context.Context, topic string, ids []string, d
 		return x, nil
 	})
 	if err == nil {
-		s.waits.moved(l)
+		st.waits.moved(l)
 	}
 	return err
 }

@@ -43,17 +43,17 @@ func TestClocksStandAtOneTime(t *testing.T) {
 	o := &Options{Migrate: true, OwnPool: true, NoListen: true}
 	one, other := openStore(t, newPool(t, server), o), openStore(t, newPool(t, server), o)
 	stepClock(t, server, -storekit.StepBeyond) // more would have the clock step
-	stands := max(one.clock.latestMicros(), other.clock.latestMicros())
-	if err := one.writeClockAt(t.Context(), stands, 0); err != nil {
+	stands := max(one.db.clock.latestMicros(), other.db.clock.latestMicros())
+	if err := one.db.writeClockAt(t.Context(), stands, 0); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, "both know the time that is written down", func() bool {
-		return one.clock.keptMicros() == stands && other.clock.keptMicros() == stands
+		return one.db.clock.keptMicros() == stands && other.db.clock.keptMicros() == stands
 	})
 	// One hears of half a second more than the other. As long as the clock moves, that is too
 	// little to be written down.
 	ahead := stands + 500_000
-	one.clock.hear(ahead)
+	one.db.clock.hear(ahead)
 	waitUntil(t, "both clocks stand at one time", func() bool {
 		a, errA := one.Now(t.Context())
 		b, errB := other.Now(t.Context())
@@ -74,7 +74,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	t.Cleanup(pool.Close)
 	o := &Options{Schema: fresh(), Migrate: true, clock: clock}
 	s := openStore(t, pool, o)
-	if err := s.writeClockAt(t.Context(), s.clock.latestMicros(), 0); err != nil {
+	if err := s.db.writeClockAt(t.Context(), s.db.clock.latestMicros(), 0); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(-time.Hour)

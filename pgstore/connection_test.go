@@ -422,7 +422,7 @@ func takeConnections(t *testing.T, s *Store, server *pgrig.Server) (held []*pgx.
 	t.Helper()
 	alone := 0 // how often in a row there was no connection but ours, because the place of one that has ended is free only a moment later
 	waitUntil(t, "nobody else has a connection", func() bool {
-		s.pool.Reset()
+		s.db.pool.Reset()
 		before := len(held)
 		for {
 			c, err := pgx.Connect(t.Context(), server.URL("postgres"))
@@ -472,7 +472,7 @@ func TestTimeoutsOfRole(t *testing.T) {
 			hasty := openStore(t, pool, &Options{Schema: s.opt.Schema, OwnPool: true, NoListen: true})
 			pushOrders(t, s, 2, 0)
 			held := claimN(t, s, 1)[0]
-			tx, err := s.pool.Begin(t.Context())
+			tx, err := s.db.pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -553,7 +553,7 @@ func TestEndedWhilePreparing(t *testing.T) {
 		},
 	} {
 		one := openStore(t, newPool(t, shared), &Options{Schema: s.opt.Schema, OwnPool: true, NoListen: true})
-		tx, err := s.pool.Begin(t.Context())
+		tx, err := s.db.pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -570,7 +570,7 @@ func TestEndedWhilePreparing(t *testing.T) {
 		go func() { answer <- call(one) }()
 		awaitBlocked(t, s, holding)
 		ended := 0
-		err = s.pool.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holding).Scan(&ended)
+		err = s.db.pool.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holding).Scan(&ended)
 		if err != nil || ended == 0 {
 			t.Fatalf("this test shows nothing: %d connections were ended, %v", ended, err)
 		}

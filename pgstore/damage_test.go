@@ -125,7 +125,7 @@ func TestCheckOfADeadMessageWithALease(t *testing.T) {
 		"token = 1, cancelled = false": "topic orders: m is not live and has a lease",
 		"token = 0, cancelled = true":  "topic orders: m has no lease and is to be cancelled after it",
 	} {
-		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET "+damage, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+		if n, err := s.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET "+damage, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
 			t.Fatalf("the damage was not done: %v, %v", n, err)
 		}
 		if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) != 1 || r.Problems[0] != want {

@@ -57,6 +57,16 @@ package pgstore
 // when the server or its timeline changes, so that no token is given twice when a standby takes
 // over without the last claims (epoch.go, claim.sql).
 //
+// # Parts
+//
+// Store has the methods of the contract. They check what they are given, and hand it to a part:
+// database carries statements to the server and knows the clock and the epoch (run.go),
+// topicSettings makes topics and changes them (settings.go), claims lease and end (claim.go),
+// inspector reads for people (inspect.go, finished.go, survey.go), remover removes (purge.go,
+// sweep.go), stepping steps the clock back (clock_step.go), guarantee knows how durable the server
+// is (durability.go), migrator brings the tables up to date (migrate.go), and waits has the claims
+// that wait (wait.go, notify.go). pushing, settling and amending are calls under way.
+//
 // # Waiting
 //
 // A claim that waits sleeps until a time that was read ahead, or until there is notice of something

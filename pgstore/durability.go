@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 
 	"github.com/punctualmq/punctual"
 )
@@ -22,9 +24,20 @@ type server struct {
 	readOnly         string
 }
 
-func (s *Store) readServer(ctx context.Context) (v server, err error) {
-	err = s.read(ctx, func() *step {
-		return s.step().add("server", nil, func(rows scanner) error {
+// guarantee is what the server gives to the messages in it, and what was asked for.
+type guarantee struct {
+	db   *database
+	want punctual.Durability // Options.Durability
+	log  *slog.Logger
+
+	mu         sync.Mutex
+	durability punctual.Durability // guarded by mu: what the server gave when it was last checked
+	refusing   error               // guarded by mu: why pushes are refused, or nil
+}
+
+func (g *guarantee) readServer(ctx context.Context) (v server, err error) {
+	err = g.db.read(ctx, func() *step {
+		return g.db.step().add("server", nil, func(rows scanner) error {
 			return rows.Scan(&v.version, &v.standby, &v.fsync, &v.pages, &v.commit, &v.standbys, &v.readOnly)
 		})
 	})
@@ -54,8 +67,8 @@ func (v *server) class(needs string) (d punctual.Durability, why string) {
 // checkServer reads the settings of the server, and keeps the durability that they give. A server
 // that is too old or a standby is an error. One that does not give enough is an error while the
 // store opens; later on pushes are refused.
-func (s *Store) checkServer(ctx context.Context) error {
-	v, err := s.readServer(ctx)
+func (g *guarantee) checkServer(ctx context.Context) error {
+	v, err := g.readServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,25 +78,25 @@ func (s *Store) checkServer(ctx context.Context) error {
 	if v.standby {
 		return fmt.Errorf("the server is a standby, which takes no changes: name the primary: %w", punctual.ErrUnreachable)
 	}
-	got, why := v.class(s.needs)
-	refusing := s.refuses(got, why)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	opened := s.durability != ""
+	got, why := v.class(g.db.needs)
+	refusing := g.refuses(got, why)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	opened := g.durability != ""
 	if refusing != nil && !opened {
 		return refusing
 	}
-	if refusing != nil && s.refusing == nil {
-		s.opt.Logger.Error("postgres store refuses pushes", "error", refusing)
+	if refusing != nil && g.refusing == nil {
+		g.log.Error("postgres store refuses pushes", "error", refusing)
 	}
-	s.durability, s.refusing = got, refusing
+	g.durability, g.refusing = got, refusing
 	return nil
 }
 
 // refuses returns the error for a class that was asked for and is not given, or nil. A higher class
 // than was asked for will do.
-func (s *Store) refuses(got punctual.Durability, why string) error {
-	want := s.opt.Durability
+func (g *guarantee) refuses(got punctual.Durability, why string) error {
+	want := g.want
 	if want == "" || want == got || want == punctual.Volatile || want == punctual.Fsync && got == punctual.Replicated {
 		return nil
 	}
@@ -91,8 +104,8 @@ func (s *Store) refuses(got punctual.Durability, why string) error {
 }
 
 // refusal returns why pushes are refused, or nil.
-func (s *Store) refusal() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refusing
+func (g *guarantee) refusal() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusing
 }

@@ -23,23 +23,23 @@ type epoch struct {
 
 // currentEpoch returns d as it is when the epoch of the server's line has begun. A claim would
 // notice another line by itself, but the IDs of events come from the epoch that this process knows.
-func (s *Store) currentEpoch(ctx context.Context, d data) (data, error) {
+func (db *database) currentEpoch(ctx context.Context, d data) (data, error) {
 	if d.epoch.timeline == d.timeline {
 		return d, nil
 	}
-	if err := s.beginEpoch(ctx); err != nil {
-		return d, s.explain(err, punctual.ErrIndeterminate)
+	if err := db.beginEpoch(ctx); err != nil {
+		return d, db.explain(err, punctual.ErrIndeterminate)
 	}
-	return s.readStore(ctx)
+	return db.readStore(ctx)
 }
 
 // beginEpoch begins the epoch of a new timeline in the table store, unless another process has done
 // so, and reads it.
-func (s *Store) beginEpoch(ctx context.Context) error {
-	if err := s.sendAlone(ctx, s.step().add("epoch", nil, nil).own("")); err != nil {
+func (db *database) beginEpoch(ctx context.Context) error {
+	if err := db.sendAlone(ctx, db.step().add("epoch", nil, nil).own("")); err != nil {
 		return err
 	}
-	_, err := s.readStore(ctx)
+	_, err := db.readStore(ctx)
 	return err
 }
 

@@ -79,10 +79,10 @@ const noPrepared = "a pooler is in between that carries no prepared statements: 
 
 // explain says in the vocabulary of errors what an error of the driver means; unknown is the kind
 // of error of a lost answer. An error that means ErrStoreFailed also stops the store.
-func (s *Store) explain(err error, unknown error) error {
+func (db *database) explain(err error, unknown error) error {
 	remedy, kind := meaning(err, unknown)
 	if errors.Is(kind, punctual.ErrStoreFailed) {
-		return s.calls.Fail(fmt.Errorf("%s: %w (%v)", remedy, kind, err))
+		return db.fail(fmt.Errorf("%s: %w (%v)", remedy, kind, err))
 	}
 	if remedy == "" {
 		return err

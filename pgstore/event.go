@@ -59,20 +59,20 @@ func (c *changes) addEvents(x *step) *step {
 		return x
 	}
 	topics := topicsOf(c.events)
-	c.s.addShare(x, topics, heldAlone)
-	x.add("topic_create", append([]any{withParents(topics)}, c.s.defaults...), nil)
-	return x.add("events", c.s.eventArgs(c.events), nil)
+	c.db.addShare(x, topics, heldAlone)
+	x.add("topic_create", append([]any{withParents(topics)}, c.db.defaults...), nil)
+	return x.add("events", c.db.eventArgs(c.events), nil)
 }
 
 // eventArgs returns the arguments of events.sql.
-func (s *Store) eventArgs(events []toldEvent) []any {
+func (db *database) eventArgs(events []toldEvent) []any {
 	n := len(events)
 	topics, bodies, at, keep := make([]string, n), make([][]byte, n), make([]int64, n), make([]int64, n)
 	for i := range events {
 		t := &events[i]
 		topics[i], bodies[i], at[i], keep[i] = t.topic(), storekit.EventBody(&t.event), storekit.Millis(t.event.At), t.keep
 	}
-	return []any{topics, bodies, at, keep, s.epoch.Load().number}
+	return []any{topics, bodies, at, keep, db.epoch.Load().number}
 }
 
 // tell stores the events in the caller's transaction. A topic that does not exist is made on
@@ -81,8 +81,8 @@ func (w *callersTransaction) tell(ctx context.Context, _ stepper, c *changes) er
 	for left := c.events; len(left) > 0; {
 		topics := topicsOf(left)
 		var missing []string
-		x := w.s.shareTopics(topics, 0).add("topics_keep", []any{topics}, nil)
-		x.add("events", w.s.eventArgs(left), func(rows scanner) error {
+		x := w.s.db.shareTopics(topics, 0).add("topics_keep", []any{topics}, nil)
+		x.add("events", w.s.db.eventArgs(left), func(rows scanner) error {
 			var topic string
 			err := rows.Scan(&topic)
 			missing = append(missing, topic)
@@ -91,7 +91,7 @@ func (w *callersTransaction) tell(ctx context.Context, _ stepper, c *changes) er
 		if err := w.send(ctx, x); err != nil || len(missing) == 0 {
 			return err
 		}
-		if err := w.s.createTopics(ctx, w, missing, 0); err != nil {
+		if err := w.s.topics.create(ctx, w, missing, 0); err != nil {
 			return err
 		}
 		left = slices.DeleteFunc(slices.Clone(left), func(t toldEvent) bool { return !slices.Contains(missing, t.topic()) })

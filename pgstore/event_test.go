@@ -230,7 +230,7 @@ func TestEventsBesideADeletion(t *testing.T) {
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
 	emit(t, s, "orders", punctual.EventAcked)
 	d := leaseOne(t, s, "orders", "m")
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestEventsBesideADeletion(t *testing.T) {
 		t.Error(err)
 	}
 	var left int
-	err = s.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual.message", s.opt.Schema)).Scan(&left)
+	err = s.db.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual.message", s.opt.Schema)).Scan(&left)
 	if err != nil || left > 0 {
 		t.Errorf("%d rows are left, %v; want none", left, err)
 	}
@@ -282,7 +282,7 @@ func TestFinishedRecordsOfTellingTopics(t *testing.T) {
 		if out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: topic, ID: "m"}}); err != nil || !errors.Is(out[0].Err, punctual.ErrLeased) {
 			t.Fatal(out, err)
 		}
-		if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 1 WHERE token <> 0", s.opt.Schema)); err != nil { // the hour is over
+		if _, err := s.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 1 WHERE token <> 0", s.opt.Schema)); err != nil { // the hour is over
 			t.Fatal(err)
 		}
 		if ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{topic}, Max: 1}); err != nil || len(ds) > 0 {

@@ -29,7 +29,7 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o *Options) ([]storekit.Fi
 	if err != nil {
 		return nil, fmt.Errorf("examine postgres store: %w", err)
 	}
-	defer s.reserve.close()
+	defer s.db.reserve.close()
 	return s.examine(ctx)
 }
 
@@ -72,7 +72,7 @@ func (x *examination) add(f storekit.Finding) { x.findings = append(x.findings, 
 
 // server examines version, role and durability of the server.
 func (x *examination) server(ctx context.Context) error {
-	v, err := x.s.readServer(ctx)
+	v, err := x.s.given.readServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func (x *examination) server(ctx context.Context) error {
 	} else {
 		x.add(storekit.Good("role", "primary"))
 	}
-	got, why := v.class(x.s.needs)
-	switch refusing := x.s.refuses(got, why); {
+	got, why := v.class(x.s.db.needs)
+	switch refusing := x.s.given.refuses(got, why); {
 	case refusing != nil:
 		x.add(storekit.Bad("durability", string(got), refusing.Error()))
 	case got == punctual.Volatile:
@@ -106,8 +106,8 @@ func (x *examination) latency(ctx context.Context) error {
 	var least time.Duration
 	for n := range pings {
 		begun := time.Now()
-		if err := x.s.sendAlone(ctx, x.s.step().add("level", nil, nil)); err != nil { // the clock is a table of the store
-			return x.s.explain(err, punctual.ErrUnreachable)
+		if err := x.s.db.sendAlone(ctx, x.s.db.step().add("level", nil, nil)); err != nil { // the clock is a table of the store
+			return x.s.db.explain(err, punctual.ErrUnreachable)
 		}
 		if took := time.Since(begun); n == 0 || took < least {
 			least = took
@@ -128,8 +128,8 @@ func (x *examination) health(ctx context.Context) error {
 	var version, autovacuum string
 	var oldestAge, prepared, slots, most, used, live, dead, bytes, finished, finishedBytes int64
 	var who *string
-	err := x.s.read(ctx, func() *step {
-		return x.s.step().add("examine", []any{x.s.opt.Schema}, func(rows scanner) error {
+	err := x.s.db.read(ctx, func() *step {
+		return x.s.db.step().add("examine", []any{x.s.opt.Schema}, func(rows scanner) error {
 			return rows.Scan(&version, &autovacuum, &oldestAge, &who, &prepared, &slots, &most, &used, &live, &dead, &bytes, &finished, &finishedBytes)
 		})
 	})
@@ -158,9 +158,9 @@ func (x *examination) health(ctx context.Context) error {
 // pool says whether the pool is large enough, and not too large for a server that allows so many
 // connections.
 func (x *examination) pool(most int64) {
-	max := int64(x.s.pool.Config().MaxConns)
+	max := int64(x.s.db.pool.Config().MaxConns)
 	value := fmt.Sprintf("%d connections", max)
-	switch full := x.s.reserve.times(); {
+	switch full := x.s.db.reserve.times(); {
 	case full > 0:
 		x.add(storekit.Warning("pool", fmt.Sprintf("%s, all of them in use at %d calls", value, full),
 			fmt.Sprintf("set pool_max_conns to what handlers hold at a time and %d more: each handler with a transaction holds one", poolSpare)))
@@ -197,7 +197,7 @@ func (x *examination) vacuum(autovacuum string, age time.Duration, who *string, 
 
 // tables examines the version of the tables.
 func (x *examination) tables(ctx context.Context) error {
-	v, err := x.s.version(ctx)
+	v, err := x.s.migrator.version(ctx)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (x *examination) tables(ctx context.Context) error {
 		x.add(storekit.Bad("tables", fmt.Sprintf("version %d", v), fmt.Sprintf("this program knows version %d: use a newer one", needed)))
 	default:
 		x.add(storekit.Good("tables", fmt.Sprintf("version %d", v)))
-		clock, err := x.s.clockState(ctx)
+		clock, err := x.s.steps.clockState(ctx)
 		if err != nil {
 			return err
 		}
@@ -225,8 +225,8 @@ func (x *examination) tables(ctx context.Context) error {
 // are refused. The sequence of claims may be behind, because another server begins another epoch.
 func (x *examination) sequences(ctx context.Context) error {
 	var most, last int64
-	err := x.s.read(ctx, func() *step {
-		return x.s.step().add("sequences", nil, func(rows scanner) error { return rows.Scan(&most, &last) })
+	err := x.s.db.read(ctx, func() *step {
+		return x.s.db.step().add("sequences", nil, func(rows scanner) error { return rows.Scan(&most, &last) })
 	})
 	if err != nil {
 		return err

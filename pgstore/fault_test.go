@@ -103,7 +103,7 @@ func TestPlanOfClaim(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 2000, 0)
-	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+s.sql.text("claim"), s.writing("orders", 10, nil, claimBytes, scanAhead.Milliseconds(), noScanStart, 1, "", nil)...)
+	rows, err := s.db.pool.Query(t.Context(), "EXPLAIN "+s.db.sql.text("claim"), s.db.writing("orders", 10, nil, claimBytes, scanAhead.Milliseconds(), noScanStart, 1, "", nil)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,18 +347,18 @@ func TestOlderClockInTheTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(s.pool.Close)
+		t.Cleanup(s.db.pool.Close)
 		if err := s.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		seen := s.clock.guess()
-		if err := s.writeClockAt(t.Context(), seen, 0); err != nil {
+		seen := s.db.clock.guess()
+		if err := s.db.writeClockAt(t.Context(), seen, 0); err != nil {
 			t.Fatal(err)
 		}
 		goBack := func() {
 			t.Helper()
 			older := seen - 2*restored.Microseconds()
-			if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET clock = $1", s.opt.Schema), older); err != nil {
+			if _, err := s.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET clock = $1", s.opt.Schema), older); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -370,7 +370,7 @@ func TestOlderClockInTheTable(t *testing.T) {
 					t.Fatalf("check %d after a standby with an older clock took over: %v; want the store to go on", n+1, err)
 				}
 			}
-			if d, err := s.readStore(t.Context()); err != nil || d.micros < seen {
+			if d, err := s.db.readStore(t.Context()); err != nil || d.micros < seen {
 				t.Errorf("P8: after the promotion the table has the clock %v, %v; want that it has caught up with %v", time.UnixMicro(d.micros), err, time.UnixMicro(seen))
 			}
 			if now, err := s.Now(t.Context()); err != nil || now.UnixMicro() < seen-1000 {
@@ -428,14 +428,14 @@ func TestWiped(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 1, time.Hour)
-	if _, err := s.pool.Exec(t.Context(), "DROP SCHEMA "+s.opt.Schema+" CASCADE"); err != nil {
+	if _, err := s.db.pool.Exec(t.Context(), "DROP SCHEMA "+s.opt.Schema+" CASCADE"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "orders", "0"); !errors.Is(err, punctual.ErrStoreFailed) {
 		t.Errorf("Get where the tables are gone: %v; want that the store has failed", err)
 	}
 	other := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-	if _, err := other.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET identity = gen_random_uuid()", other.opt.Schema)); err != nil {
+	if _, err := other.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.store SET identity = gen_random_uuid()", other.opt.Schema)); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, "the store notices that the tables are those of another one", func() bool {

@@ -13,9 +13,9 @@ import (
 func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finished, error) {
 	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
 	return call(ctx, s, "finished", id+" in "+topic, check, func() (punctual.Finished, error) {
-		f, err := s.finished(ctx, topic, id)
+		f, err := s.inspector.finished(ctx, topic, id)
 		if err == nil {
-			err = s.settled(ctx) // the commit of an ack may not have waited for the disk
+			err = s.db.settled(ctx) // the commit of an ack may not have waited for the disk
 		}
 		switch {
 		case err != nil:
@@ -28,11 +28,11 @@ func (s *Store) Finished(ctx context.Context, topic, id string) (punctual.Finish
 }
 
 // finished reads a finished record; f is nil if there is none.
-func (s *Store) finished(ctx context.Context, topic, id string) (f *punctual.Finished, err error) {
-	err = s.read(ctx, func() *step {
+func (i *inspector) finished(ctx context.Context, topic, id string) (f *punctual.Finished, err error) {
+	err = i.db.read(ctx, func() *step {
 		f = nil
-		return s.step().add("finished", s.reading(topic, id), func(rows scanner) (err error) {
-			f, err = s.scanFinished(rows, topic, id)
+		return i.db.step().add("finished", i.db.reading(topic, id), func(rows scanner) (err error) {
+			f, err = i.scanFinished(rows, topic, id)
 			return err
 		})
 	})
@@ -40,12 +40,12 @@ func (s *Store) finished(ctx context.Context, topic, id string) (f *punctual.Fin
 }
 
 // scanFinished reads a row of finished.sql.
-func (s *Store) scanFinished(rows scanner, topic, id string) (*punctual.Finished, error) {
+func (i *inspector) scanFinished(rows scanner, topic, id string) (*punctual.Finished, error) {
 	f := &finishedRow{Finished: punctual.Finished{ID: id, Topic: topic}}
 	if err := rows.Scan(f.columns()...); err != nil {
 		return nil, err
 	}
-	s.clock.hear(f.micros)
+	i.db.clock.hear(f.micros)
 	return &f.Finished, f.decode()
 }
 
@@ -78,9 +78,9 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 	q, err := storekit.CheckFinished(q)
 	after, wrong := storekit.ParseFinishedPlace(q.After)
 	return call(ctx, s, "list", "of finished messages in "+q.Topic, cmp.Or(err, wrong), func() (punctual.FinishedPage, error) {
-		page, err := s.listFinished(ctx, &q, after)
+		page, err := s.inspector.listFinished(ctx, &q, after)
 		if err == nil {
-			err = s.settled(ctx) // the commit of an ack may not have waited for the disk
+			err = s.db.settled(ctx) // the commit of an ack may not have waited for the disk
 		}
 		return page, err
 	})
@@ -88,7 +88,7 @@ func (s *Store) ListFinished(ctx context.Context, q punctual.FinishedQuery) (pun
 
 // listFinished reads a page. The statement returns up to one record more than the page may have,
 // which shows whether there is another page.
-func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, after storekit.FinishedPlace) (page punctual.FinishedPage, err error) {
+func (i *inspector) listFinished(ctx context.Context, q *punctual.FinishedQuery, after storekit.FinishedPlace) (page punctual.FinishedPage, err error) {
 	first, last := storekit.FinishedSpan(q, 0) // the statement has the clock
 	statement := "list_finished"
 	switch {
@@ -105,17 +105,17 @@ func (s *Store) listFinished(ctx context.Context, q *punctual.FinishedQuery, aft
 	if q.From.IsZero() && q.To.IsZero() && q.Outcome == "" {
 		looks = q.Limit + 1 // the query selects every record
 	}
-	err = s.read(ctx, func() *step {
+	err = i.db.read(ctx, func() *step {
 		page = punctual.FinishedPage{Records: []punctual.Finished{}}
 		args := []any{q.Topic, first, last, after.Until, after.ID, storekit.CeilMillis(q.From), endOf(q.To), string(q.Outcome), q.Limit + 1, looks}
-		return s.step().add(statement, s.reading(args...), func(rows scanner) error {
+		return i.db.step().add(statement, i.db.reading(args...), func(rows scanner) error {
 			f := finishedRow{Finished: punctual.Finished{Topic: q.Topic}}
 			var selected, ends bool
 			columns := f.columns()
 			if err := rows.Scan(append(append([]any{columns[0], &f.ID}, columns[1:]...), &selected, &ends)...); err != nil {
 				return err
 			}
-			s.clock.hear(f.micros)
+			i.db.clock.hear(f.micros)
 			if err := f.decode(); err != nil {
 				return err
 			}

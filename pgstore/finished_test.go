@@ -26,7 +26,7 @@ func noFinished(t *testing.T, s *Store, topic, id, when string) {
 // count returns the number of rows of a table of the store.
 func count(t *testing.T, s *Store, table string) (n int) {
 	t.Helper()
-	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual."+table, s.opt.Schema)).Scan(&n); err != nil {
+	if err := s.db.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual."+table, s.opt.Schema)).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -72,10 +72,10 @@ func TestFinishedRecordOfTheEndThatTookEffect(t *testing.T) {
 		s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
 		keepFinished(t, s, "orders", time.Hour)
 		d := leaseOne(t, s, "orders", "m")
-		if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 0", s.opt.Schema)); err != nil { // its lease is over
+		if _, err := s.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 0", s.opt.Schema)); err != nil { // its lease is over
 			t.Fatal(err)
 		}
-		tx, err := s.pool.Begin(t.Context())
+		tx, err := s.db.pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestFinishedRecordsAreSwept(t *testing.T) {
 	if n := count(t, s, "finished"); n != 2 {
 		t.Fatalf("%d finished records are stored before the sweep, want 2: this shows nothing", n)
 	}
-	if err := s.sweep(t.Context()); err != nil {
+	if err := s.remover.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Finished(t.Context(), "long", "m"); err != nil || count(t, s, "finished") != 1 {
@@ -145,7 +145,7 @@ func TestSlowDamagedFinishedRecord(t *testing.T) {
 		if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("Check of a sound store: %+v, %v", r, err)
 		}
-		if n, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.finished SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
+		if n, err := s.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.finished SET "+column+" = "+value, s.opt.Schema)); err != nil || n.RowsAffected() != 1 {
 			t.Fatalf("the damage was not done: %v, %v", n, err)
 		}
 		r, err := s.Check(t.Context(), nil)

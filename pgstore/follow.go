@@ -29,10 +29,10 @@ type followUps struct {
 	refusing error    // why the store takes no pushes, or nil
 }
 
-// followUpsOf collects the follow-ups of the settlements, and gives an ID to those that have none.
-func (s *Store) followUpsOf(ss []punctual.Settlement) *followUps {
-	f := &followUps{s: s, ss: ss, first: make([]int, len(ss)), push: &pushing{s: s}, refusing: s.refusal()}
-	now := time.UnixMicro(s.clock.guess())
+// newFollowUps collects the follow-ups of the settlements, and gives an ID to those that have none.
+func newFollowUps(s *Store, ss []punctual.Settlement) *followUps {
+	f := &followUps{s: s, ss: ss, first: make([]int, len(ss)), push: &pushing{s: s}, refusing: s.given.refusal()}
+	now := time.UnixMicro(s.db.clock.guess())
 	for i := range ss {
 		f.first[i] = len(f.push.ms)
 		for _, m := range ss[i].Then {
@@ -166,7 +166,7 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 		for {
 			unknown, err := c.settleOwn(ctx, lockWait, group)
 			if err == nil && len(unknown) > 0 {
-				err = c.s.createTopics(ctx, ownTransactions{c.s}, unknown, lockWait)
+				err = c.s.topics.create(ctx, ownTransactions{c.s}, unknown, lockWait)
 			}
 			switch {
 			case errors.Is(err, errLockTimeout):
@@ -192,8 +192,8 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part []int) (unknown []string, err error) {
 	var l *locked
 	var write *changes
-	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
-		l, write, err = c.lockAndDecide(ctx, tx, c.s.shareTopics(c.then.topics(part), lockWait), part, nil)
+	err = c.s.db.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
+		l, write, err = c.lockAndDecide(ctx, tx, c.s.db.shareTopics(c.then.topics(part), lockWait), part, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -230,14 +230,14 @@ func (c *settling) lockAndDecide(ctx context.Context, to stepper, x *step, part 
 			names = append(names, c.then.names(i)...)
 		}
 	}
-	l, err := c.s.lockNames(ctx, to, x, indices(names), func(i int) messageName { return names[i] })
+	l, err := c.s.db.lockNames(ctx, to, x, indices(names), func(i int) messageName { return names[i] })
 	if err == nil && prove != nil {
 		err = prove(l)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	write := c.s.changes()
+	write := c.s.db.changes()
 	for _, i := range part {
 		c.out[i] = c.decide(i, l, write)
 		write.refused = write.refused || c.out[i] != nil && !c.within
@@ -267,7 +267,7 @@ func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []s
 		return nil, nil
 	}
 	got := newInserted()
-	if err := to.send(ctx, f.s.step().add("push", append(f.push.args(all), true), got.scan)); err != nil {
+	if err := to.send(ctx, f.s.db.step().add("push", append(f.push.args(all), true), got.scan)); err != nil {
 		return nil, err
 	}
 	for row := range got.due {
@@ -304,14 +304,14 @@ func (c *settling) lostOf(ctx context.Context, group []int, held error) (left []
 		topics[at], ids[at], tokens[at] = c.ss[i].Topic, c.ss[i].ID, c.ss[i].Token
 	}
 	var there map[messageName]bool
-	err = c.s.read(ctx, func() *step {
+	err = c.s.db.read(ctx, func() *step {
 		there = make(map[messageName]bool)
-		return c.s.step().add("under_token", []any{topics, ids, tokens}, func(rows scanner) error {
+		return c.s.db.step().add("under_token", []any{topics, ids, tokens}, func(rows scanner) error {
 			var n messageName
 			err := rows.Scan(&n.topic, &n.id)
 			there[n] = true
 			return err
-		}).add("durable", c.s.writing(), nil)
+		}).add("durable", c.s.db.writing(), nil)
 	})
 	if err != nil {
 		return group, err

@@ -281,7 +281,7 @@ func pausedBefore(t *testing.T, other *Store, nth int64, statement string) (s *S
 	goOn = sync.OnceFunc(func() { close(released) })
 	var sent atomic.Int64
 	s = tracedStore(t, other, func(s *Store, statements []string) {
-		if slices.Contains(statements, s.sql.text(statement)) && sent.Add(1) == nth {
+		if slices.Contains(statements, s.db.sql.text(statement)) && sent.Add(1) == nth {
 			close(reached)
 			<-released
 		}
@@ -302,7 +302,7 @@ func TestFollowUpWhoseIDIsTakenMeanwhile(t *testing.T) {
 				other := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 				took := 0
 				s := tracedStore(t, other, func(s *Store, statements []string) {
-					if statements[0] != s.sql.text("push") || took > 0 {
+					if statements[0] != s.db.sql.text("push") || took > 0 {
 						return
 					}
 					took++
@@ -319,7 +319,7 @@ func TestFollowUpWhoseIDIsTakenMeanwhile(t *testing.T) {
 				if in == "own transaction" {
 					err = settleOne(t, s, x)
 				} else {
-					tx, begun := s.pool.Begin(t.Context())
+					tx, begun := s.db.pool.Begin(t.Context())
 					if begun != nil {
 						t.Fatal(begun)
 					}

@@ -43,7 +43,7 @@ var holdings = map[string]func(ctx context.Context, s *Store, tx pgx.Tx) error{
 func hold(t *testing.T, s *Store, how func(ctx context.Context, s *Store, tx pgx.Tx) error) pgx.Tx {
 	t.Helper()
 	makeTopic(t, s, "orders")
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

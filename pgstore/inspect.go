@@ -18,9 +18,9 @@ import (
 func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error) {
 	check := cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id))
 	return call(ctx, s, "get", id+" in "+topic, check, func() (punctual.Info, error) {
-		found, err := s.infos(ctx, topic, "get", []any{topic, id})
+		found, err := s.inspector.infos(ctx, topic, "get", []any{topic, id})
 		if err == nil && len(found) == 0 {
-			err = s.settled(ctx)
+			err = s.db.settled(ctx)
 		}
 		switch {
 		case err != nil:
@@ -35,30 +35,33 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 // settled returns when all that was read until now is durable (P13). A message that is there is
 // durable already. A message that is gone, or is missing from a list or a count, may have been
 // acked by a commit that did not wait for the disk.
-func (s *Store) settled(ctx context.Context) error {
+func (db *database) settled(ctx context.Context) error {
 	var micros int64
-	err := s.read(ctx, func() *step {
-		return s.step().add("durable", s.writing(), func(rows scanner) error { return rows.Scan(&micros, nil) })
+	err := db.read(ctx, func() *step {
+		return db.step().add("durable", db.writing(), func(rows scanner) error { return rows.Scan(&micros, nil) })
 	})
 	if err == nil {
-		s.clock.hear(micros)
+		db.clock.hear(micros)
 	}
 	return err
 }
 
+// inspector reads messages, finished records and statistics for people. It has no state.
+type inspector struct{ db *database }
+
 // infos runs a statement that reads messages for a Get or a List.
-func (s *Store) infos(ctx context.Context, topic, statement string, args []any) (found []punctual.Info, err error) {
+func (i *inspector) infos(ctx context.Context, topic, statement string, args []any) (found []punctual.Info, err error) {
 	var micros int64
-	err = s.read(ctx, func() *step {
+	err = i.db.read(ctx, func() *step {
 		found = []punctual.Info{}
-		return s.step().add(statement, s.reading(args...), func(rows scanner) error {
+		return i.db.step().add(statement, i.db.reading(args...), func(rows scanner) error {
 			i, err := scanInfo(rows, topic, &micros)
 			found = append(found, i)
 			return err
 		})
 	})
 	if micros > 0 {
-		s.clock.hear(micros)
+		i.db.clock.hear(micros)
 	}
 	return found, err
 }
@@ -105,10 +108,10 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	q, err := storekit.CheckList(q)
 	subject := fmt.Sprintf("of %s messages in %s", q.State, q.Topic)
-	return call(ctx, s, "list", subject, err, func() (punctual.Page, error) { return s.list(ctx, q) })
+	return call(ctx, s, "list", subject, err, func() (punctual.Page, error) { return s.inspector.list(ctx, q) })
 }
 
-func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
+func (i *inspector) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, error) {
 	after, err := parsePlace(q.After)
 	if err != nil {
 		return punctual.Page{}, storekit.Plain(err)
@@ -123,9 +126,9 @@ func (s *Store) list(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 			args[3] = int64(math.MaxInt64) // after every place
 		}
 	}
-	found, err := s.infos(ctx, q.Topic, statement, args)
+	found, err := i.infos(ctx, q.Topic, statement, args)
 	if err == nil {
-		err = s.settled(ctx)
+		err = i.db.settled(ctx)
 	}
 	if err != nil {
 		return punctual.Page{}, err
@@ -185,13 +188,13 @@ func parsePlace(text string) (place, error) {
 
 // Topics returns the statistics of every topic; see punctual.Inspector. It reads all messages.
 func (s *Store) Topics(ctx context.Context) ([]punctual.TopicStats, error) {
-	return call(ctx, s, "topics", "", nil, func() ([]punctual.TopicStats, error) { return s.stats(ctx, nil) })
+	return call(ctx, s, "topics", "", nil, func() ([]punctual.TopicStats, error) { return s.inspector.stats(ctx, nil) })
 }
 
 // Stats returns the statistics of one topic; see punctual.Inspector. It reads all its messages.
 func (s *Store) Stats(ctx context.Context, topic string) (punctual.TopicStats, error) {
 	return call(ctx, s, "statistics", "of "+topic, storekit.CheckTopic(topic), func() (punctual.TopicStats, error) {
-		all, err := s.stats(ctx, &topic)
+		all, err := s.inspector.stats(ctx, &topic)
 		switch {
 		case err != nil:
 			return punctual.TopicStats{}, err
@@ -206,26 +209,26 @@ func errNoTopic(name string) error { return fmt.Errorf("topic %s: %w", name, pun
 
 // numberOf returns the number of a topic: nil for all topics, and 0, which no topic has, for one
 // that does not exist.
-func (s *Store) numberOf(ctx context.Context, topic *string) (*int32, error) {
+func (i *inspector) numberOf(ctx context.Context, topic *string) (*int32, error) {
 	if topic == nil {
 		return nil, nil
 	}
 	number := new(int32)
-	return number, s.read(ctx, func() *step {
-		return s.step().add("topic_number", []any{*topic}, func(rows scanner) error { return rows.Scan(number) })
+	return number, i.db.read(ctx, func() *step {
+		return i.db.step().add("topic_number", []any{*topic}, func(rows scanner) error { return rows.Scan(number) })
 	})
 }
 
-func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicStats, err error) {
-	number, err := s.numberOf(ctx, topic)
+func (i *inspector) stats(ctx context.Context, topic *string) (all []punctual.TopicStats, err error) {
+	number, err := i.numberOf(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
 	var micros int64
-	err = s.readAll(ctx, func() *step {
+	err = i.db.readAll(ctx, func() *step {
 		all = []punctual.TopicStats{}
-		x := s.step().add("now", s.reading(), s.micros(&micros))
-		return x.add("stats", s.reading(topic, number), func(rows scanner) error {
+		x := i.db.step().add("now", i.db.reading(), i.db.micros(&micros))
+		return x.add("stats", i.db.reading(topic, number), func(rows scanner) error {
 			var t punctual.TopicStats
 			var text []byte
 			var next *int64
@@ -236,16 +239,16 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 			if next != nil {
 				t.NextDue = storekit.FromMillis(*next)
 			}
-			t.Settings, err = s.settings.Decode(text)
+			t.Settings, err = i.db.settings.Decode(text)
 			all = append(all, t)
 			return err
 		})
 	})
 	if micros > 0 {
-		s.clock.hear(micros)
+		i.db.clock.hear(micros)
 	}
 	if err == nil {
-		err = s.settled(ctx)
+		err = i.db.settled(ctx)
 	}
 	return all, err
 }
@@ -253,16 +256,16 @@ func (s *Store) stats(ctx context.Context, topic *string) (all []punctual.TopicS
 // Forecast counts the messages due in steps ahead; see punctual.Inspector. It reads all live
 // messages, or all those of q.Topic.
 func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctual.Forecast, error) {
-	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.forecast(ctx, q) })
+	return call(ctx, s, "forecast", "", storekit.CheckForecast(q), func() (punctual.Forecast, error) { return s.inspector.forecast(ctx, q) })
 }
 
-func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punctual.Forecast, err error) {
+func (i *inspector) forecast(ctx context.Context, q punctual.ForecastQuery) (f punctual.Forecast, err error) {
 	width := storekit.CeilDuration(q.Step)
 	var topic *string
 	if q.Topic != "" {
 		topic = &q.Topic
 	}
-	number, err := s.numberOf(ctx, topic)
+	number, err := i.numberOf(ctx, topic)
 	if err != nil {
 		return f, err
 	}
@@ -272,9 +275,9 @@ func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punct
 		from = &ms
 	}
 	var micros int64
-	err = s.readAll(ctx, func() *step {
+	err = i.db.readAll(ctx, func() *step {
 		f = punctual.Forecast{Step: time.Duration(width) * time.Millisecond, Counts: make([]int64, q.Buckets)}
-		return s.step().add("forecast", s.reading(number, from, width, q.Buckets), func(rows scanner) error {
+		return i.db.step().add("forecast", i.db.reading(number, from, width, q.Buckets), func(rows scanner) error {
 			var bucket *int64
 			var n int64
 			if err := rows.Scan(&micros, &bucket, &n); err != nil || bucket == nil {
@@ -292,12 +295,12 @@ func (s *Store) forecast(ctx context.Context, q punctual.ForecastQuery) (f punct
 		})
 	})
 	if err == nil {
-		err = s.settled(ctx)
+		err = i.db.settled(ctx)
 	}
 	if err != nil {
 		return f, err
 	}
-	s.clock.hear(micros)
+	i.db.clock.hear(micros)
 	start, err := storekit.ForecastStart(q, micros/1000)
 	f.From = storekit.FromMillis(start)
 	return f, err

@@ -76,7 +76,7 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPoolAt(t, shared, level), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 			pushOrders(t, s, 1, time.Hour)
-			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+			tx, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,11 +85,11 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := tx.Exec(t.Context(), s.sql.text("topic_close"), s.class, "orders"); err != nil {
+			if _, err := tx.Exec(t.Context(), s.db.sql.text("topic_close"), s.db.class, "orders"); err != nil {
 				t.Fatal(err)
 			}
 			var d droppedTopic
-			if err := tx.QueryRow(t.Context(), s.sql.text("topic_drop"), s.writing("orders")...).Scan(&d.at, &d.number, &d.retention); err != nil {
+			if err := tx.QueryRow(t.Context(), s.db.sql.text("topic_drop"), s.db.writing("orders")...).Scan(&d.at, &d.number, &d.retention); err != nil {
 				t.Fatalf("the topic was not deleted: %v", err)
 			}
 			pushed := make(chan error, 1)
@@ -107,7 +107,7 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			if err := <-pushed; err != nil {
 				t.Fatal(err)
 			}
-			if n, err := s.sweepTopic(t.Context(), d, nil); err != nil || n != 1 {
+			if n, err := s.remover.sweepTopic(t.Context(), d, nil); err != nil || n != 1 {
 				t.Fatalf("%d messages went with the topic, %v; want 1", n, err)
 			}
 			if ds := claimOrders(t, s, 10*time.Second); len(ds) != 1 || ds[0].ID != "behind" {
@@ -115,7 +115,7 @@ func TestPushBehindDeletionAtEachLevel(t *testing.T) {
 			}
 			// The sessions are the caller's, and keep their default.
 			var now string
-			if err := s.pool.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&now); err != nil || now != string(level) {
+			if err := s.db.pool.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&now); err != nil || now != string(level) {
 				t.Errorf("a transaction of the caller's in a session of the pool is %s, %v; want %s", now, err, level)
 			}
 		})
@@ -237,7 +237,7 @@ func behindSnapshot(t *testing.T, s *Store, level pgx.TxIsoLevel, change func(co
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{before}); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+	tx, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 	if err != nil {
 		t.Fatal(err)
 	}

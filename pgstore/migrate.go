@@ -65,7 +65,7 @@ type Version struct {
 func Migrate(ctx context.Context, pool *pgxpool.Pool, o *Options) error {
 	s, err := newStore(pool, o)
 	if err == nil {
-		defer s.reserve.close()
+		defer s.db.reserve.close()
 		err = migrate(ctx, s)
 	}
 	if err != nil {
@@ -80,10 +80,10 @@ func MigrationStatus(ctx context.Context, pool *pgxpool.Pool, o *Options) (Versi
 	if err != nil {
 		return Version{}, fmt.Errorf("migration status: %w", err)
 	}
-	defer s.reserve.close()
+	defer s.db.reserve.close()
 	all := migrations(s.opt.Schema)
 	v := Version{Program: len(all)}
-	if v.Tables, err = s.version(ctx); err != nil {
+	if v.Tables, err = s.migrator.version(ctx); err != nil {
 		return v, fmt.Errorf("migration status: %w", err)
 	}
 	for _, m := range all[min(v.Tables, len(all)):] {
@@ -103,38 +103,44 @@ const (
 // migrate applies what is pending, in one transaction for each migration. An advisory lock keeps
 // the migrations of other processes waiting.
 func migrate(ctx context.Context, s *Store) error {
-	v, err := s.version(ctx)
+	v, err := s.migrator.version(ctx)
 	if err != nil {
 		return err
 	}
 	all := migrations(s.opt.Schema)
 	for _, m := range all[min(v, len(all)):] {
-		if err := s.applyRetrying(ctx, m); err != nil {
+		if err := s.migrator.applyRetrying(ctx, m); err != nil {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
+// migrator brings the tables to the version of the program. It has no state.
+type migrator struct {
+	db     *database
+	schema string
+}
+
 // applyRetrying applies a migration, and tries again while other transactions use a table that it
 // must lock. Once it has its locks, the migration may take as long as ctx allows.
-func (s *Store) applyRetrying(ctx context.Context, m migration) error {
+func (mig *migrator) applyRetrying(ctx context.Context, m migration) error {
 	limit, end := within(ctx)
 	defer end()
 	longer, give := context.WithCancel(context.WithoutCancel(ctx))
 	defer give()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerGrace, give) })()
 	for tries := 1; ; tries++ {
-		err := s.apply(longer, m)
+		err := mig.apply(longer, m)
 		if !isLockTimeout(err) {
 			if err != nil {
-				err = s.explain(err, punctual.ErrIndeterminate)
+				err = mig.db.explain(err, punctual.ErrIndeterminate)
 			}
 			return err
 		}
 		if sleep(limit, migrationPause) != nil {
 			return fmt.Errorf("nothing was changed in %d tries, because others use the tables (processes %s): end their transactions, or run punctual migrate up when there are none: %w",
-				tries, s.tableUsers(longer), punctual.ErrOverloaded)
+				tries, mig.tableUsers(longer), punctual.ErrOverloaded)
 		}
 	}
 }
@@ -147,10 +153,10 @@ func isLockTimeout(err error) bool {
 
 // tableUsers names the server's processes that use tables of the store, or is "unknown" if that
 // cannot be found out.
-func (s *Store) tableUsers(ctx context.Context) string {
+func (mig *migrator) tableUsers(ctx context.Context) string {
 	var users *string
-	err := s.read(ctx, func() *step {
-		return s.step().add("table_users", []any{s.opt.Schema}, func(rows scanner) error { return rows.Scan(&users) })
+	err := mig.db.read(ctx, func() *step {
+		return mig.db.step().add("table_users", []any{mig.schema}, func(rows scanner) error { return rows.Scan(&users) })
 	})
 	if err != nil || users == nil {
 		return "unknown"
@@ -159,22 +165,22 @@ func (s *Store) tableUsers(ctx context.Context) string {
 }
 
 // apply applies a migration unless it was applied before. It returns the driver's error as it is.
-func (s *Store) apply(ctx context.Context, m migration) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::integer, 0)", s.class); err != nil {
+func (mig *migrator) apply(ctx context.Context, m migration) error {
+	return pgx.BeginTxFunc(ctx, mig.db.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::integer, 0)", mig.db.class); err != nil {
 			return err
 		}
-		applied, err := s.readVersion(ctx, tx)
+		applied, err := mig.readVersion(ctx, tx)
 		if err != nil || applied >= m.version {
 			return err
 		}
 		if m.version == 1 {
 			// A role that may not make schemas can be given an empty one.
 			text := "DO $$ BEGIN IF to_regnamespace('punctual') IS NULL THEN CREATE SCHEMA punctual; END IF; END $$"
-			if _, err := tx.Exec(ctx, strings.ReplaceAll(text, "punctual", pgx.Identifier{s.opt.Schema}.Sanitize())); err != nil {
+			if _, err := tx.Exec(ctx, strings.ReplaceAll(text, "punctual", pgx.Identifier{mig.schema}.Sanitize())); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, inSchema("CREATE TABLE punctual.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT clock_timestamp())", s.opt.Schema)); err != nil {
+			if _, err := tx.Exec(ctx, inSchema("CREATE TABLE punctual.migration (version integer PRIMARY KEY, applied timestamptz NOT NULL DEFAULT clock_timestamp())", mig.schema)); err != nil {
 				return err
 			}
 		}
@@ -184,20 +190,20 @@ func (s *Store) apply(ctx context.Context, m migration) error {
 		if _, err := tx.Conn().PgConn().Exec(ctx, m.text).ReadAll(); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, inSchema("INSERT INTO punctual.migration (version) VALUES ($1)", s.opt.Schema), m.version)
+		_, err = tx.Exec(ctx, inSchema("INSERT INTO punctual.migration (version) VALUES ($1)", mig.schema), m.version)
 		return err
 	})
 }
 
 // version returns the version of the tables; 0 where there is no store.
-func (s *Store) version(ctx context.Context) (v int, err error) {
-	err = s.again(ctx, func(ctx context.Context) error {
-		conn, err := s.acquire(ctx)
+func (mig *migrator) version(ctx context.Context) (v int, err error) {
+	err = mig.db.again(ctx, func(ctx context.Context) error {
+		conn, err := mig.db.acquire(ctx)
 		if err != nil {
 			return unsent{err}
 		}
 		defer conn.Release()
-		v, err = s.readVersion(ctx, conn)
+		v, err = mig.readVersion(ctx, conn)
 		return err
 	}, punctual.ErrUnreachable)
 	return v, err
@@ -208,31 +214,31 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-func (s *Store) readVersion(ctx context.Context, from querier) (v int, err error) {
+func (mig *migrator) readVersion(ctx context.Context, from querier) (v int, err error) {
 	// pg_class is read by a snapshot. to_regclass may answer from a cache, without a table that
 	// another process has made meanwhile.
 	const text = "SELECT EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')"
 	var there bool
-	if err := from.QueryRow(ctx, text, s.opt.Schema).Scan(&there); err != nil || !there {
+	if err := from.QueryRow(ctx, text, mig.schema).Scan(&there); err != nil || !there {
 		return 0, err
 	}
-	err = from.QueryRow(ctx, inSchema("SELECT coalesce(max(version), 0) FROM punctual.migration", s.opt.Schema)).Scan(&v)
+	err = from.QueryRow(ctx, inSchema("SELECT coalesce(max(version), 0) FROM punctual.migration", mig.schema)).Scan(&v)
 	return v, err
 }
 
 // checkVersion refuses tables of another version than this program's.
-func (s *Store) checkVersion(ctx context.Context) error {
-	v, err := s.version(ctx)
-	needed := len(migrations(s.opt.Schema))
+func (mig *migrator) checkVersion(ctx context.Context) error {
+	v, err := mig.version(ctx)
+	needed := len(migrations(mig.schema))
 	switch {
 	case err != nil:
 		return err
 	case v == 0:
-		return fmt.Errorf("no store in schema %s: run punctual migrate up, or open it with Options.Migrate: %w", s.opt.Schema, punctual.ErrNotFound)
+		return fmt.Errorf("no store in schema %s: run punctual migrate up, or open it with Options.Migrate: %w", mig.schema, punctual.ErrNotFound)
 	case v < needed:
-		return fmt.Errorf("the tables in schema %s are of version %d, this program needs %d: run punctual migrate up, or open it with Options.Migrate: %w", s.opt.Schema, v, needed, punctual.ErrUnsupported)
+		return fmt.Errorf("the tables in schema %s are of version %d, this program needs %d: run punctual migrate up, or open it with Options.Migrate: %w", mig.schema, v, needed, punctual.ErrUnsupported)
 	case v > needed:
-		return fmt.Errorf("the tables in schema %s are of version %d, this program knows %d: use a newer one: %w", s.opt.Schema, v, needed, punctual.ErrUnsupported)
+		return fmt.Errorf("the tables in schema %s are of version %d, this program knows %d: use a newer one: %w", mig.schema, v, needed, punctual.ErrUnsupported)
 	}
 	return nil
 }

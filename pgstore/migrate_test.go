@@ -46,7 +46,7 @@ func TestMigrateBesideAReader(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), 8*time.Second)
 	defer end()
 	migrated := make(chan error, 1)
-	go func() { migrated <- s.applyRetrying(ctx, next) }()
+	go func() { migrated <- s.migrator.applyRetrying(ctx, next) }()
 	waited := false // the migration has waited for the reader
 	for begun := time.Now(); time.Since(begun) < 3*time.Second || !waited && ctx.Err() == nil; {
 		if _, err := other.Exec(t.Context(), count); err != nil {
@@ -68,7 +68,7 @@ func TestMigrateBesideAReader(t *testing.T) {
 		t.Errorf("the tables are of version %d, %v; want %d", v.Tables, err, len(all))
 	}
 	run(t, reader, "ROLLBACK")
-	if err := s.applyRetrying(t.Context(), next); err != nil {
+	if err := s.migrator.applyRetrying(t.Context(), next); err != nil {
 		t.Errorf("migration without a reader: %v", err)
 	}
 	// Where nothing is pending a migration waits for nobody, not even for somebody who has a table

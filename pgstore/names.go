@@ -15,9 +15,9 @@ func (s *Store) TopicNames(ctx context.Context, q storekit.NameQuery) ([]string,
 		if strings.ContainsFunc(q.Prefix+q.Suffix, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return []string{}, nil // no name has such a character, and the server takes no text with a NUL
 		}
-		err = s.read(ctx, func() *step {
+		err = s.db.read(ctx, func() *step {
 			names = []string{}
-			return s.step().add("topic_names", []any{q.Prefix, q.Suffix}, func(rows scanner) error {
+			return s.db.step().add("topic_names", []any{q.Prefix, q.Suffix}, func(rows scanner) error {
 				var name string
 				err := rows.Scan(&name)
 				names = append(names, name)
@@ -37,8 +37,8 @@ const numbersAgain = 256
 func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Duration) (storekit.Companions, error) {
 	a := s.waits.arrivals.Await(ctx, mark, wait)
 	return call(ctx, s, "new companions", "", nil, func() (c storekit.Companions, err error) {
-		err = s.read(ctx, func() *step {
-			return s.step().add("new_companions", []any{a.Since - numbersAgain}, func(rows scanner) error {
+		err = s.db.read(ctx, func() *step {
+			return s.db.step().add("new_companions", []any{a.Since - numbersAgain}, func(rows scanner) error {
 				var number int64
 				c.Names = []string{}
 				if err := rows.Scan(&number, &c.Names); err != nil {
@@ -58,8 +58,8 @@ func (s *Store) NewCompanions(ctx context.Context, mark string, wait time.Durati
 
 // tellOfCompanions tells this process and others that there are new companions, or that the groups
 // of a topic were set.
-func (s *Store) tellOfCompanions() {
-	s.waits.notify(coming{topics: map[string]span{newCompanions: {}}})
+func (w *waits) tellOfCompanions() {
+	w.notify(coming{topics: map[string]span{newCompanions: {}}})
 }
 
 // newCompanions stands for new companions among the topics that a notification names. It is no name

@@ -135,7 +135,7 @@ func TestUnreadListener(t *testing.T) {
 	}
 	pid := unread.PgConn().PID()
 	other := openStore(t, newPool(t, server), &Options{OwnPool: true})
-	conn, err := other.pool.Acquire(t.Context()) // doIt would start a program for each query, which takes too long on a loaded machine
+	conn, err := other.db.pool.Acquire(t.Context()) // doIt would start a program for each query, which takes too long on a loaded machine
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func (n *notifier) channel() string { return n.s.opt.Schema + "_due" }
 // add queues topics for the next notification. It leaves out topics whose first time is more than
 // scanAhead ahead.
 func (n *notifier) add(come coming) {
-	soon := n.s.clock.guess()/1000 + scanAhead.Milliseconds()
+	soon := n.s.db.clock.guess()/1000 + scanAhead.Milliseconds()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.off {
@@ -115,7 +115,7 @@ func (n *notifier) send() {
 func (n *notifier) notify(payload string) error {
 	ctx, end := context.WithTimeout(n.calls, callTime)
 	defer end()
-	return n.s.sendAlone(ctx, n.s.step().add("notify", []any{n.channel(), payload}, nil).own(""))
+	return n.s.db.sendAlone(ctx, n.s.db.step().add("notify", []any{n.channel(), payload}, nil).own(""))
 }
 
 // payloads empties pending into payloads: each has the sender, then a line for each topic, with its
@@ -187,7 +187,7 @@ func (n *notifier) listen() {
 func (n *notifier) answers() bool {
 	ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 	defer end()
-	return n.s.pool.Ping(ctx) == nil
+	return n.s.db.pool.Ping(ctx) == nil
 }
 
 // listenOnce receives notifications on a connection of its own until that breaks. heard reports
@@ -242,7 +242,7 @@ func (n *notifier) begin(conn *pgx.Conn) error {
 func (n *notifier) connect() (*pgx.Conn, error) {
 	ctx, end := context.WithTimeout(n.ctx, n.s.opt.heartbeat)
 	defer end()
-	pool := n.s.pool.Config()
+	pool := n.s.db.pool.Config()
 	config := pool.ConnConfig.Copy()
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, config); err != nil {

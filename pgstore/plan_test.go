@@ -58,7 +58,7 @@ var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "s
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
-	pooled, err := s.pool.Acquire(t.Context())
+	pooled, err := s.db.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestPlans(t *testing.T) {
 		if state.analyse {
 			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
 		}
-		for name := range s.sql {
+		for name := range s.db.sql {
 			if name != "level" && name != "step_lock" && !slices.Contains(fragments, name) && !slices.Contains(readsAll, name) {
 				keptPlan(t, conn, s, name).each(func(n planNode) {
 					if problem := n.problem(name); problem != "" {
@@ -201,7 +201,7 @@ func TestPlansInCallersTransaction(t *testing.T) {
 // has it.
 func callersConn(t *testing.T, s *Store) (tx *sql.Conn, conn *pgx.Conn) {
 	t.Helper()
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.db.pool)
 	t.Cleanup(func() { _ = db.Close() })
 	tx, err := db.Conn(t.Context())
 	if err != nil {
@@ -249,7 +249,7 @@ func TestPlanWithin(t *testing.T) {
 	before := settingsOf(t, conn)
 	var got [2]map[string]string
 	for i, name := range []string{"plan", "plan_within"} {
-		run(t, conn, "BEGIN; "+s.sql.text(name))
+		run(t, conn, "BEGIN; "+s.db.sql.text(name))
 		got[i] = changed(before, settingsOf(t, conn))
 		run(t, conn, "ROLLBACK")
 	}
@@ -288,9 +288,9 @@ func run(t *testing.T, conn *pgx.Conn, text string) (rows [][]byte) {
 // and keeps.
 func keptPlan(t *testing.T, conn *pgx.Conn, s *Store, name string) planNode {
 	t.Helper()
-	run(t, conn, "BEGIN; "+s.sql.text("plan"))
+	run(t, conn, "BEGIN; "+s.db.sql.text("plan"))
 	defer run(t, conn, "ROLLBACK")
-	return explain(t, conn, s.sql.text(name))
+	return explain(t, conn, s.db.sql.text(name))
 }
 
 // explain returns the plan that the server makes for a statement under the settings of the

@@ -23,7 +23,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 		if q.State > punctual.StateDead {
 			return 0, storekit.Plain(fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid))
 		}
-		if n, err = s.purge(ctx, q); err != nil && n > 0 {
+		if n, err = s.remover.purge(ctx, q); err != nil && n > 0 {
 			err = fmt.Errorf("%d messages were purged before: %w", n, halfDone(err))
 		}
 		return n, err
@@ -32,12 +32,12 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 }
 
 // purge goes through a topic in steps, and then repeats those that have passed by messages.
-func (s *Store) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
-	micros, err := s.tick(ctx)
+func (r *remover) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
+	micros, err := r.db.tick(ctx)
 	if err != nil {
 		return 0, err
 	}
-	p := &purging{s: s, q: q, now: micros / 1000}
+	p := &purging{r: r, q: q, now: micros / 1000}
 	var again []*purged // where the steps begin that have passed by messages
 	for at := (&purged{last: new(string)}); at.last != nil; {
 		next, err := p.step(ctx, at)
@@ -50,14 +50,14 @@ func (s *Store) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, 
 		at = next
 	}
 	if err = p.awaitHeld(ctx, again); err == nil {
-		err = s.settled(ctx) // a step that has removed nothing has not waited for the acks of the messages that it did not find
+		err = r.db.settled(ctx) // a step that has removed nothing has not waited for the acks of the messages that it did not find
 	}
 	return p.total, err
 }
 
 // purging is a call of Purge.
 type purging struct {
-	s     *Store
+	r     *remover
 	q     punctual.PurgeQuery
 	now   int64 // when it began, in ms
 	total int64 // how many messages it has removed
@@ -104,7 +104,7 @@ func (p *purging) step(ctx context.Context, at *purged) (next *purged, err error
 	if p.q.State == punctual.StateDead {
 		statement, args = "purge_dead", append(args[:1], from, to, p.now, sweepItems, at.died, *at.last)
 	}
-	next, err = p.s.purgeSome(ctx, statement, args)
+	next, err = p.r.purgeSome(ctx, statement, args)
 	if err == nil {
 		p.total += int64(len(next.ids))
 	}
@@ -126,20 +126,20 @@ func (p *purged) passedBy() bool { return p.fitting > int64(len(p.ids)) }
 // purgeSome locks what a step of a purge removes, and then removes it. One statement cannot do
 // both, because a statement that has locked a row which was changed a moment ago does not see the
 // version of the row that the change has left.
-func (s *Store) purgeSome(ctx context.Context, statement string, args []any) (found *purged, err error) {
+func (r *remover) purgeSome(ctx context.Context, statement string, args []any) (found *purged, err error) {
 	var micros int64
-	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+	err = r.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		found = &purged{}
-		x := s.step().add(statement, s.writing(args...), func(rows scanner) error {
+		x := r.db.step().add(statement, r.db.writing(args...), func(rows scanner) error {
 			return rows.Scan(&micros, &found.died, &found.last, &found.number, &found.ids, &found.fitting)
 		})
 		if err := tx.send(ctx, x); err != nil || len(found.ids) == 0 {
 			return nil, err
 		}
-		return s.step().add("remove", []any{slices.Repeat([]int32{*found.number}, len(found.ids)), found.ids}, nil), nil
+		return r.db.step().add("remove", []any{slices.Repeat([]int32{*found.number}, len(found.ids)), found.ids}, nil), nil
 	})
 	if err == nil {
-		s.clock.hear(micros)
+		r.db.clock.hear(micros)
 	}
 	return found, err
 }
@@ -157,7 +157,7 @@ func halfDone(err error) error {
 func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 	var n int64 // also beside an error
 	_, err := call(ctx, s, "delete topic", topic, storekit.CheckTopic(topic), func() (_ int64, err error) {
-		n, err = s.deleteTopic(ctx, topic)
+		n, err = s.remover.deleteTopic(ctx, topic)
 		return n, err
 	})
 	return n, err
@@ -165,17 +165,17 @@ func (s *Store) DeleteTopic(ctx context.Context, topic string) (int64, error) {
 
 // deleteTopic holds up the sweeps of all processes meanwhile, so that it alone removes and counts
 // the messages.
-func (s *Store) deleteTopic(ctx context.Context, topic string) (n int64, err error) {
-	conn, err := s.acquire(ctx)
+func (r *remover) deleteTopic(ctx context.Context, topic string) (n int64, err error) {
+	conn, err := r.db.acquire(ctx)
 	if err != nil {
-		return 0, s.explain(unsent{err}, punctual.ErrUnreachable)
+		return 0, r.db.explain(unsent{err}, punctual.ErrUnreachable)
 	}
-	hold := &transaction{s: s, conn: conn}
+	hold := &transaction{db: r.db, conn: conn}
 	defer hold.release(ctx)
-	if err := hold.send(ctx, s.step().add("sweep_hold", []any{s.class}, nil)); err != nil {
-		return 0, s.explain(uncommitted{err}, punctual.ErrUnreachable)
+	if err := hold.send(ctx, r.db.step().add("sweep_hold", []any{r.db.class}, nil)); err != nil {
+		return 0, r.db.explain(uncommitted{err}, punctual.ErrUnreachable)
 	}
-	dropped, err := s.dropTopic(ctx, topic)
+	dropped, err := r.dropTopic(ctx, topic)
 	if err != nil {
 		return 0, err
 	}
@@ -183,13 +183,13 @@ func (s *Store) deleteTopic(ctx context.Context, topic string) (n int64, err err
 		return 0, storekit.Plain(errNoTopic(topic))
 	}
 	for _, d := range dropped {
-		counted, err := s.sweepTopic(ctx, d, nil)
+		counted, err := r.sweepTopic(ctx, d, nil)
 		if n += counted; err != nil {
 			return n, fmt.Errorf("the topic is deleted, and %d of its messages were counted before: %w", n, halfDone(err))
 		}
 	}
-	if err := hold.send(ctx, s.step().add("sweep_hold", []any{s.class}, nil)); err != nil { // the connection may have broken, and a sweep have gone on
-		return n, fmt.Errorf("the topic is deleted, and %d messages or more with it: %w", n, halfDone(s.explain(err, punctual.ErrUnreachable)))
+	if err := hold.send(ctx, r.db.step().add("sweep_hold", []any{r.db.class}, nil)); err != nil { // the connection may have broken, and a sweep have gone on
+		return n, fmt.Errorf("the topic is deleted, and %d messages or more with it: %w", n, halfDone(r.db.explain(err, punctual.ErrUnreachable)))
 	}
 	return n, nil
 }
@@ -206,11 +206,11 @@ const (
 // dropTopic removes a topic and its companions, but not their messages; dropped is empty where
 // there is no such topic. It tries again until ctx ends, or for callTime, while another transaction
 // holds the topic's lock, as after a push to it.
-func (s *Store) dropTopic(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
+func (r *remover) dropTopic(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
 	ctx, end := within(ctx)
 	defer end()
 	for waited := false; ; waited = true {
-		dropped, err = s.dropTopicNow(ctx, topic)
+		dropped, err = r.dropTopicNow(ctx, topic)
 		waits := errors.Is(err, errLockTimeout)
 		if !waits && (!waited || !ended(err) || errors.Is(err, punctual.ErrIndeterminate)) {
 			return dropped, err
@@ -223,26 +223,26 @@ func (s *Store) dropTopic(ctx context.Context, topic string) (dropped []droppedT
 
 // dropTopicNow removes a topic and its companions while no push to one of them is under way. If
 // that takes a wait of more than deletionLockWait, it changes nothing and returns errLockTimeout.
-func (s *Store) dropTopicNow(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
+func (r *remover) dropTopicNow(ctx context.Context, topic string) (dropped []droppedTopic, err error) {
 	parent, _ := storekit.Companion(topic)
-	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+	err = r.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		dropped = nil
 		var refusal error
-		x := s.step().add("lock_wait", []any{lockTimeoutOf(deletionLockWait)}, nil).add("topic_close", []any{s.class, topic}, nil)
+		x := r.db.step().add("lock_wait", []any{lockTimeoutOf(deletionLockWait)}, nil).add("topic_close", []any{r.db.class, topic}, nil)
 		x.add("topic_needed", []any{parent, storekit.OutTopic(topic)}, func(rows scanner) error {
 			var text []byte
 			var waiting int64
 			if err := rows.Scan(&text, &waiting); err != nil {
 				return err
 			}
-			set, err := s.settings.Decode(text)
+			set, err := r.db.settings.Decode(text)
 			refusal = storekit.CheckDelete(topic, &set, waiting)
 			return err
 		})
 		if err := cmp.Or(tx.send(ctx, x), refusal); err != nil {
 			return nil, err
 		}
-		return nil, tx.send(ctx, s.step().add("topic_drop", s.writing(topic), func(rows scanner) error {
+		return nil, tx.send(ctx, r.db.step().add("topic_drop", r.db.writing(topic), func(rows scanner) error {
 			var d droppedTopic
 			err := rows.Scan(&d.at, &d.number, &d.retention)
 			d.at /= 1000

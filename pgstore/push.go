@@ -16,10 +16,10 @@ import (
 // Push stores messages; see punctual.Store.
 func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return call(ctx, s, "push", "", storekit.CheckBatch(len(ms)), func() ([]punctual.PushResult, error) {
-		if err := s.refusal(); err != nil {
+		if err := s.given.refusal(); err != nil {
 			return nil, err
 		}
-		p := s.pushOf(ms)
+		p := newPushing(s, ms)
 		err := inParts(p.parts(), func(part []int) error {
 			ctx, end := within(ctx)
 			defer end()
@@ -36,8 +36,8 @@ func (s *Store) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	})
 }
 
-// pushing is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx or
-// SettleManyTx.
+// pushing is a call of Push, PushTx or PushManyTx, or the follow-ups of a call of Settle, SettleTx
+// or SettleManyTx.
 type pushing struct {
 	s   *Store
 	ms  []punctual.NewMessage
@@ -56,10 +56,10 @@ type pushing struct {
 	events []toldEvent // what the transactions so far have stored; Push notifies of them in the end
 }
 
-// pushOf checks messages, and gives an ID to those that pass and have none.
-func (s *Store) pushOf(ms []punctual.NewMessage) *pushing {
+// newPushing checks messages, and gives an ID to those that pass and have none.
+func newPushing(s *Store, ms []punctual.NewMessage) *pushing {
 	p := &pushing{s: s, ms: ms, out: make([]punctual.PushResult, len(ms))}
-	now := time.UnixMicro(s.clock.guess())
+	now := time.UnixMicro(s.db.clock.guess())
 	for i := range ms {
 		m, r := &ms[i], &p.out[i]
 		r.ID, r.Topic = m.ID, m.Topic
@@ -96,22 +96,22 @@ func (p *pushing) topics(part []int) []string {
 
 // share begins a step that keeps the topics of a part from being deleted until the transaction
 // ends.
-func (p *pushing) share(part []int) *step { return p.s.shareTopics(p.topics(part), p.lockWait) }
+func (p *pushing) share(part []int) *step { return p.s.db.shareTopics(p.topics(part), p.lockWait) }
 
 // shareTopics begins a step that keeps topics from being deleted until the transaction ends. From
 // then on the transaction waits for a lock no longer than lockWait, unless that is 0.
-func (s *Store) shareTopics(topics []string, lockWait time.Duration) *step {
-	return s.addShare(s.step(), topics, lockWait)
+func (db *database) shareTopics(topics []string, lockWait time.Duration) *step {
+	return db.addShare(db.step(), topics, lockWait)
 }
 
 // addShare is shareTopics for a step that has other statements before.
-func (s *Store) addShare(x *step, topics []string, lockWait time.Duration) *step {
+func (db *database) addShare(x *step, topics []string, lockWait time.Duration) *step {
 	var timeout *string
 	if lockWait > 0 {
 		text := lockTimeoutOf(lockWait)
 		timeout = &text
 	}
-	return x.add("topics_share", []any{s.class, topics, timeout}, nil)
+	return x.add("topics_share", []any{db.class, topics, timeout}, nil)
 }
 
 func distinct(part []int, topicOf func(i int) string) []string {
@@ -126,8 +126,8 @@ func distinct(part []int, topicOf func(i int) string) []string {
 	return out
 }
 
-// transactor carries the steps of a push to the server: each in a transaction of the store's own, or all
-// in one of the caller's.
+// transactor carries the steps of a push to the server: each in a transaction of the store's own,
+// or all in one of the caller's.
 type transactor interface {
 	// write runs a step: as a transaction of the store's own, or as the next part of the caller's.
 	write(ctx context.Context, build func() *step) error
@@ -180,7 +180,7 @@ func (p *pushing) push(ctx context.Context, w transactor, part []int) (left []in
 		}
 		left = append(unknown, gone...)
 		if len(unknown) > 0 {
-			if err := p.s.createTopics(ctx, w, p.topics(unknown), p.lockWait); err != nil {
+			if err := p.s.topics.create(ctx, w, p.topics(unknown), p.lockWait); err != nil {
 				return left, err
 			}
 		}
@@ -269,7 +269,7 @@ func (p *pushing) insert(ctx context.Context, w transactor, part []int) (*insert
 	if err != nil {
 		return nil, err
 	}
-	p.s.clock.hear(got.micros)
+	p.s.db.clock.hear(got.micros)
 	return got, nil
 }
 
@@ -289,7 +289,7 @@ func (p *pushing) insertNew(ctx context.Context, w transactor, part []int) (got 
 	if err != nil {
 		return nil, err
 	}
-	p.s.clock.hear(got.micros)
+	p.s.db.clock.hear(got.micros)
 	for _, i := range part {
 		topic := p.ms[i].Topic
 		if paused, there := got.paused[topic]; !there || paused || got.tells[topic] {
@@ -331,12 +331,12 @@ func (p *pushing) insertAndTell(ctx context.Context, w transactor, part []int) (
 	var events []toldEvent
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		rest = nil
-		got, l := newInserted(), p.s.newLocked()
+		got, l := newInserted(), p.s.db.newLocked()
 		x := p.share(part).add("push", append(p.args(part), true), got.scan)
-		if err := to.send(ctx, x.add("clock_and_settings", p.s.writing(p.topics(part)), l.readSettings)); err != nil {
+		if err := to.send(ctx, x.add("clock_and_settings", p.s.db.writing(p.topics(part)), l.readSettings)); err != nil {
 			return err
 		}
-		p.s.clock.hear(got.micros)
+		p.s.db.clock.hear(got.micros)
 		var new []int
 		for _, i := range part {
 			if p.took(i, got, punctual.PushStored) {
@@ -357,7 +357,7 @@ func (p *pushing) insertAndTell(ctx context.Context, w transactor, part []int) (
 // tellOf stores the events of messages that were stored at now, in ms, as far as their topics tell
 // of pushes. It returns the events.
 func (p *pushing) tellOf(ctx context.Context, w transactor, to stepper, part []int, l *locked, now int64) ([]toldEvent, error) {
-	c := p.s.changes()
+	c := p.s.db.changes()
 	for _, i := range part {
 		r := &p.out[i]
 		if set := l.settings[r.Topic]; r.Err == nil && set != nil {
@@ -421,19 +421,19 @@ func (p *pushing) args(part []int) []any {
 			bodies[at] = m.Body
 		}
 	}
-	return p.s.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
+	return p.s.db.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
 }
 
-// createTopics makes those of the topics that do not exist, and the topics that they are companions
+// create makes those of the topics that do not exist, and the topics that they are companions
 // of. It waits for another transaction that makes one of them, for lockWait at most unless that is
 // 0. None of them is deleted meanwhile, so no companion stays without its topic.
-func (s *Store) createTopics(ctx context.Context, w transactor, topics []string, lockWait time.Duration) error {
+func (t *topicSettings) create(ctx context.Context, w transactor, topics []string, lockWait time.Duration) error {
 	topics = withParents(topics)
 	err := w.create(ctx, func() *step {
-		return s.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, s.defaults...), nil)
+		return t.db.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, t.db.defaults...), nil)
 	})
 	if err == nil && slices.ContainsFunc(topics, isCompanion) {
-		s.tellOfCompanions()
+		t.waits.tellOfCompanions()
 	}
 	return err
 }
@@ -465,7 +465,7 @@ func (p *pushing) pushInUse(ctx context.Context, w transactor, part []int) (gone
 	var events []toldEvent
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		gone, events = nil, nil
-		l, err := p.s.lockNames(ctx, to, p.share(part), part, p.name)
+		l, err := p.s.db.lockNames(ctx, to, p.share(part), part, p.name)
 		if err == nil && p.prove != nil {
 			_, conditional := p.byCondition(part)
 			err = p.prove(ctx, l, namesOfAll(conditional, p.name))
@@ -488,12 +488,12 @@ func (p *pushing) pushInUse(ctx context.Context, w transactor, part []int) (gone
 				absent = absent || free
 			}
 		}
-		got, x := newInserted(), p.s.step()
+		got, x := newInserted(), p.s.db.step()
 		if len(replacing) > 0 {
 			x.add("replace", p.args(replacing), got.scan)
 		}
 		if absent && p.prove == nil {
-			x.add("durable", p.s.writing(), nil)
+			x.add("durable", p.s.db.writing(), nil)
 		}
 		if x.Len() == 0 {
 			return nil

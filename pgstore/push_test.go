@@ -112,7 +112,7 @@ func TestPushOfNewIDInUse(t *testing.T) {
 		}
 	})
 	pushOrders(t, tables, 1, time.Hour)
-	p := s.pushOf([]punctual.NewMessage{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}})
+	p := newPushing(s, []punctual.NewMessage{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}})
 	p.out[1].ID = "0"
 	if left, err := p.push(t.Context(), ownTransactions{s}, []int{0, 1, 2}); err != nil || len(left) > 0 {
 		t.Fatal(left, err)

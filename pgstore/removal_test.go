@@ -48,7 +48,7 @@ func TestRemovalBehindAChange(t *testing.T) {
 		}
 		d := leaseOne(t, other, "t", "a")
 		s, paused, goOn := pausedBefore(t, other, c.nth, c.statement)
-		tx, err := other.pool.Begin(ctx)
+		tx, err := other.db.pool.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestChangeBehindAReplacement(t *testing.T) {
 		if _, err := s.Push(ctx, []punctual.NewMessage{{Topic: "t", ID: "a", Delay: time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
-		tx, err := s.pool.Begin(ctx)
+		tx, err := s.db.pool.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestPushHalfRefused(t *testing.T) {
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "t", ID: "a", Delay: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func awaitBlockedOr(t *testing.T, s *Store, pid int, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		var blocked int
-		err := s.pool.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", pid).Scan(&blocked)
+		err := s.db.pool.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", pid).Scan(&blocked)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 			} else if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "a", Delay: time.Hour}}); err != nil {
 				t.Fatal(err)
 			}
-			tx, err := s.pool.Begin(t.Context())
+			tx, err := s.db.pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +278,7 @@ func TestTopicDeletedUnderAChange(t *testing.T) {
 			if len(answer) > 0 {
 				t.Fatalf("%s did not wait for the transaction that has the message locked: %v", name, <-answer)
 			}
-			if dropped, err := s.dropTopic(t.Context(), "orders"); err != nil || len(dropped) != 1 {
+			if dropped, err := s.remover.dropTopic(t.Context(), "orders"); err != nil || len(dropped) != 1 {
 				t.Fatalf("the topic was not deleted: %v, %v", dropped, err)
 			}
 			if err := tx.Rollback(t.Context()); err != nil {
@@ -298,7 +298,7 @@ func TestDeletionWaitsForPushes(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 1, time.Hour)
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestPurgeLeavesWhatCameLater(t *testing.T) {
 		t.Fatalf("this test shows nothing: the message that was to become ready is %v, %v", i.State, err)
 	}
 	ready := []any{"later", int32(punctual.StateReady), int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(0), ""}
-	if got, err := s.purgeSome(t.Context(), "purge_live", ready); err != nil || len(got.ids) > 0 {
+	if got, err := s.remover.purgeSome(t.Context(), "purge_live", ready); err != nil || len(got.ids) > 0 {
 		t.Errorf("a purge of ready messages that began before a message became ready removes %v, %v; want none", got.ids, err)
 	}
 	for _, d := range claimN(t, s, 10) {
@@ -360,11 +360,11 @@ func TestPurgeLeavesWhatCameLater(t *testing.T) {
 		}
 	}
 	live := []any{"orders", int32(punctual.StateNone), int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(0), ""}
-	if got, err := s.purgeSome(t.Context(), "purge_live", live); err != nil || !slices.Equal(got.ids, []string{"0"}) {
+	if got, err := s.remover.purgeSome(t.Context(), "purge_live", live); err != nil || !slices.Equal(got.ids, []string{"0"}) {
 		t.Errorf("a purge that began before the push of a message removes %v, %v; want the earlier one alone", got.ids, err)
 	}
 	dead := []any{"orders", int64(math.MinInt64), int64(math.MaxInt64), begun, sweepItems, int64(math.MinInt64), ""}
-	if got, err := s.purgeSome(t.Context(), "purge_dead", dead); err != nil || len(got.ids) > 0 {
+	if got, err := s.remover.purgeSome(t.Context(), "purge_dead", dead); err != nil || len(got.ids) > 0 {
 		t.Errorf("a purge that began before a message died removes %v, %v; want none", got.ids, err)
 	}
 }
@@ -475,13 +475,13 @@ func TestLongerRetentionBesideAHeldMessage(t *testing.T) {
 				t.Fatal(err)
 			}
 			tx := hold(t, other, func(ctx context.Context, s *Store, tx pgx.Tx) error {
-				if _, err := s.pool.Exec(ctx, inSchema("UPDATE punctual.message SET died_at = died_at - 7200000", s.opt.Schema)); err != nil {
+				if _, err := s.db.pool.Exec(ctx, inSchema("UPDATE punctual.message SET died_at = died_at - 7200000", s.opt.Schema)); err != nil {
 					return err
 				}
 				if err := s.CancelTx(ctx, Pgx(tx), "orders", "7"); !errors.Is(err, punctual.ErrNotFound) {
 					return fmt.Errorf("cancel of a message past its retention: %w", err)
 				}
-				free, err := s.pool.Exec(ctx, inSchema("SELECT FROM punctual.message FOR UPDATE SKIP LOCKED", s.opt.Schema))
+				free, err := s.db.pool.Exec(ctx, inSchema("SELECT FROM punctual.message FOR UPDATE SKIP LOCKED", s.opt.Schema))
 				if n := count(t, s, "message"); err == nil && (n != 1 || free.RowsAffected() != 0) {
 					err = fmt.Errorf("there are %d messages, of which %d are not locked", n, free.RowsAffected())
 				}

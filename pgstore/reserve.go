@@ -30,33 +30,33 @@ type reserve struct {
 }
 
 // acquire takes a connection of the pool, or of the reserve while the pool has none.
-func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	if stat := s.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() {
-		return s.acquireWithin(ctx, answerGrace)
+func (db *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if stat := db.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() {
+		return db.acquireWithin(ctx, answerGrace)
 	}
-	return s.acquireWithin(ctx, reserveAfter)
+	return db.acquireWithin(ctx, reserveAfter)
 }
 
 // acquireWithin waits so long for a connection of the pool. If the pool is full then, it takes a
 // connection of the reserve.
-func (s *Store) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool.Conn, error) {
+func (db *database) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool.Conn, error) {
 	short, end := context.WithTimeout(ctx, wait)
 	defer end()
-	conn, err := s.pool.Acquire(short)
+	conn, err := db.pool.Acquire(short)
 	if err == nil || short.Err() == nil || ctx.Err() != nil {
 		return conn, err
 	}
-	if stat := s.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() { // the pool is not full, but the server takes long to connect
-		return s.pool.Acquire(ctx)
+	if stat := db.pool.Stat(); stat.AcquiredConns() < stat.MaxConns() { // the pool is not full, but the server takes long to connect
+		return db.pool.Acquire(ctx)
 	}
-	own, err := s.reserve.get(ctx, s.pool)
+	own, err := db.reserve.get(ctx, db.pool)
 	if err != nil {
 		return nil, err
 	}
 	if conn, err = own.Acquire(ctx); err == nil || ctx.Err() != nil {
 		return conn, err
 	}
-	return s.pool.Acquire(ctx) // the server has no connection for the reserve
+	return db.pool.Acquire(ctx) // the server has no connection for the reserve
 }
 
 // get returns the pool of the reserve, which it makes if need be. It has the configuration of the

@@ -36,8 +36,8 @@ func poolOf(t *testing.T, server *pgrig.Server, conns int32) *pgxpool.Pool {
 // transaction, and shows that none is left.
 func holdAll(t *testing.T, s *Store) {
 	t.Helper()
-	for s.pool.Stat().AcquiredConns() < s.pool.Stat().MaxConns() {
-		tx, err := s.pool.Begin(t.Context())
+	for s.db.pool.Stat().AcquiredConns() < s.db.pool.Stat().MaxConns() {
+		tx, err := s.db.pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func holdAll(t *testing.T, s *Store) {
 	}
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer end()
-	if _, err := s.pool.Begin(ctx); err == nil {
+	if _, err := s.db.pool.Begin(ctx); err == nil {
 		t.Fatal("this test shows nothing: the pool has a connection left")
 	}
 }
@@ -173,7 +173,7 @@ func TestSlowHandlersWithTransactions(t *testing.T) {
 		}
 	}
 	stop()
-	if s.reserve.times() == 0 {
+	if s.db.reserve.times() == 0 {
 		t.Error("this test shows nothing: the pool was never full")
 	}
 	if st, err := s.Stats(t.Context(), "orders"); err != nil || st.Ready+st.Leased+st.Scheduled+st.Dead > 0 {

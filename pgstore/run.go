@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // How statements reach the server: one transaction in one message, or a transaction of several
@@ -32,14 +34,33 @@ type sender interface {
 // scanner is a row.
 type scanner interface{ Scan(dest ...any) error }
 
+// database is the way to the tables: it carries statements to the server, over a connection of the
+// pool or of the reserve, and knows the store's clock and epoch, which most statements are given.
+type database struct {
+	pool    *pgxpool.Pool
+	reserve reserve
+	sql     statements
+	class   int32 // distinguishes the advisory locks of this schema from others
+	clock   clock
+	needs   string                // what clock.sql raises synchronous_commit to where the session has less
+	epoch   atomic.Pointer[epoch] // as readStore has read it last; nil until open has called that
+	fail    func(error) error     // stops the store; see explain
+
+	// settings keeps the settings of topics that it has decoded, by their texts, because most
+	// topics have the same text.
+	settings storekit.SettingsReader
+	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
+	acks     ackTellers
+}
+
 // step is one message of statements to the server, with what is to be done with their rows.
 type step struct {
 	pgx.Batch
-	s    *Store
+	db   *database
 	each []func(scanner) error // what each statement's rows are given to, for SQL, which sends the statements one by one
 }
 
-func (s *Store) step() *step { return &step{s: s} }
+func (db *database) step() *step { return &step{db: db} }
 
 // add adds a statement; each is called for each row, if it is not nil.
 func (x *step) add(statement string, args []any, each func(scanner) error) *step {
@@ -47,7 +68,7 @@ func (x *step) add(statement string, args []any, each func(scanner) error) *step
 		each = func(scanner) error { return nil }
 	}
 	x.each = append(x.each, each)
-	x.Queue(x.s.sql.text(statement), args...).Query(func(rows pgx.Rows) error {
+	x.Queue(x.db.sql.text(statement), args...).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		for rows.Next() {
 			if err := each(rows); err != nil {
@@ -70,7 +91,7 @@ func (x *step) own(plan string) *step {
 
 // prepend puts a statement in front of those that the step has so far.
 func (x *step) prepend(statement string, args []any, each func(scanner) error) *step {
-	first := x.s.step().add(statement, args, each)
+	first := x.db.step().add(statement, args, each)
 	x.QueuedQueries = append(first.QueuedQueries, x.QueuedQueries...)
 	x.each = append(first.each, x.each...)
 	return x
@@ -82,8 +103,8 @@ func (x *step) send(ctx context.Context, to sender) error {
 }
 
 // sendAlone sends a step that is a transaction.
-func (s *Store) sendAlone(ctx context.Context, x *step) error {
-	conn, err := s.acquire(ctx)
+func (db *database) sendAlone(ctx context.Context, x *step) error {
+	conn, err := db.acquire(ctx)
 	if err != nil {
 		return unsent{err}
 	}
@@ -112,32 +133,32 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // write runs a transaction of one step. build makes the step anew for each try.
-func (s *Store) write(ctx context.Context, build func() *step) error {
-	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrIndeterminate)
+func (db *database) write(ctx context.Context, build func() *step) error {
+	return db.again(ctx, func(ctx context.Context) error { return db.sendAlone(ctx, build().own("plan")) }, punctual.ErrIndeterminate)
 }
 
 // read is write for a step that changes nothing, so that a lost answer is ErrUnreachable.
-func (s *Store) read(ctx context.Context, build func() *step) error {
-	return s.again(ctx, func(ctx context.Context) error { return s.sendAlone(ctx, build().own("plan")) }, punctual.ErrUnreachable)
+func (db *database) read(ctx context.Context, build func() *step) error {
+	return db.again(ctx, func(ctx context.Context) error { return db.sendAlone(ctx, build().own("plan")) }, punctual.ErrUnreachable)
 }
 
 // readAll is read for a step that reads all messages, or all of a topic. Because that takes long,
 // it waits for a connection of the pool and takes none of the reserve.
-func (s *Store) readAll(ctx context.Context, build func() *step) error {
-	return s.again(ctx, func(ctx context.Context) error {
-		return build().own("plan_all").send(ctx, s.pool)
+func (db *database) readAll(ctx context.Context, build func() *step) error {
+	return db.again(ctx, func(ctx context.Context) error {
+		return build().own("plan_all").send(ctx, db.pool)
 	}, punctual.ErrUnreachable)
 }
 
 // transact runs a transaction of several steps. The step that f returns is sent together with the
 // commit. f may be called again, after what it did before was rolled back.
-func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
-	return s.again(ctx, func(ctx context.Context) error {
-		conn, err := s.acquire(ctx)
+func (db *database) transact(ctx context.Context, f func(ctx context.Context, tx *transaction) (last *step, err error)) error {
+	return db.again(ctx, func(ctx context.Context) error {
+		conn, err := db.acquire(ctx)
 		if err != nil {
 			return unsent{err}
 		}
-		tx := &transaction{s: s, conn: conn}
+		tx := &transaction{db: db, conn: conn}
 		defer tx.release(ctx)
 		last, err := f(ctx, tx)
 		if err != nil {
@@ -147,7 +168,7 @@ func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *tr
 			return nil
 		}
 		if last == nil {
-			last = s.step()
+			last = db.step()
 		}
 		last.Queue("COMMIT")
 		return last.send(ctx, conn)
@@ -156,7 +177,7 @@ func (s *Store) transact(ctx context.Context, f func(ctx context.Context, tx *tr
 
 // transaction is one under way on a connection.
 type transaction struct {
-	s     *Store
+	db    *database
 	conn  *pgxpool.Conn
 	begun bool
 }
@@ -166,7 +187,7 @@ func (t *transaction) send(ctx context.Context, x *step) error {
 	if !t.begun {
 		t.begun = true
 		x.prepend("plan", nil, nil)
-		begin := t.s.step()
+		begin := t.db.step()
 		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		begin.QueuedQueries = append(begin.QueuedQueries, x.QueuedQueries...)
 		x = begin
@@ -202,7 +223,7 @@ func (u uncommitted) Unwrap() error { return u.error }
 
 // again calls f, and calls it anew as long as others are in its way, up to tries times in all. It
 // says in the vocabulary of errors what went wrong; unknown is the kind of error of a lost answer.
-func (s *Store) again(ctx context.Context, f func(context.Context) error, unknown error) error {
+func (db *database) again(ctx context.Context, f func(context.Context) error, unknown error) error {
 	ctx, end := within(ctx)
 	defer end()
 	for try := 1; ; try++ {
@@ -211,11 +232,11 @@ func (s *Store) again(ctx context.Context, f func(context.Context) error, unknow
 			return nil
 		}
 		if !inTheWay(err) || try == tries {
-			return s.explain(err, unknown)
+			return db.explain(err, unknown)
 		}
 		if isNoToken(err) {
-			if err := s.beginEpoch(ctx); err != nil {
-				return s.explain(err, unknown)
+			if err := db.beginEpoch(ctx); err != nil {
+				return db.explain(err, unknown)
 			}
 		}
 		if err := sleep(ctx, rand.N(time.Duration(1<<try)*time.Millisecond)); err != nil {

@@ -44,7 +44,7 @@ func finishOverdue(t *testing.T, s *Store, n int) {
 func TestScanStart(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
-	conn, err := s.pool.Acquire(t.Context())
+	conn, err := s.db.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,10 @@ func TestScanStart(t *testing.T) {
 	if start == noScanStart {
 		t.Fatal("there is no scan start")
 	}
-	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
+	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.db.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("'{0,0}', NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '', NULL", claimBytes, start))
+		return pagesOf(t, conn.Conn(), s.db.sql.text("claim"), fmt.Sprintf("'{0,0}', NULL, 'local', 'orders', 10, NULL, %d, 2000, %d, 1, '', NULL", claimBytes, start))
 	}
 	with := read(start) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	if without := read(noScanStart); with > without/4 {
@@ -84,7 +84,7 @@ func TestBeforeScanStart(t *testing.T) {
 	for name, put := range map[string]func(){
 		"pushed": pushAgain,
 		"pushed by others": func() {
-			tx, err := s.pool.Begin(t.Context())
+			tx, err := s.db.pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestBeforeScanStart(t *testing.T) {
 		},
 		"held and given back": func() {
 			pushAgain()
-			tx, err := s.pool.Begin(t.Context())
+			tx, err := s.db.pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -341,7 +341,7 @@ func finishBehind(t *testing.T, s *Store, n int) {
 		     LATERAL (SELECT (extract(epoch FROM now()) * 1000)::bigint - 600000 + n * 590000::bigint / %[1]d AS at) AS x
 		WHERE t.name = 'orders';
 		DELETE FROM punctual.message WHERE id LIKE 'finished%%'`, n)
-	if _, err := execAll(t.Context(), s.pool, inSchema(text, s.opt.Schema)); err != nil {
+	if _, err := execAll(t.Context(), s.db.pool, inSchema(text, s.opt.Schema)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -585,7 +585,7 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openStore(t, pool, &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true, pollEvery: 50 * time.Millisecond, wholePause: time.Hour})
-	conn, err := s.pool.Acquire(t.Context())
+	conn, err := s.db.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -599,10 +599,10 @@ func TestPollKeepsAwayFromFinished(t *testing.T) {
 	if wholes > len(starts)/2 {
 		t.Errorf("of %d polls %d have read the whole topic; want the first ones alone", len(starts), wholes)
 	}
-	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.sql.text("plan"))
+	run(t, conn.Conn(), "ROLLBACK; BEGIN; "+s.db.sql.text("plan"))
 	defer run(t, conn.Conn(), "ROLLBACK")
 	read := func(start int64) int64 {
-		return pagesOf(t, conn.Conn(), s.sql.text("next_due"), fmt.Sprintf("'{0,0}', NULL, 'local', '{orders}', 2000, '{%d}', NULL", start))
+		return pagesOf(t, conn.Conn(), s.db.sql.text("next_due"), fmt.Sprintf("'{0,0}', NULL, 'local', '{orders}', 2000, '{%d}', NULL", start))
 	}
 	poll := read(starts[len(starts)-1]) // first, because a scan that reads dead entries marks them, and they are skipped from then on
 	whole := read(noScanStart)
@@ -642,7 +642,7 @@ func TestTransactionThatEndsLate(t *testing.T) {
 			if cancels {
 				pushOrders(t, s, 1, 500*time.Millisecond)
 			}
-			tx, err := s.pool.Begin(t.Context())
+			tx, err := s.db.pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -656,7 +656,7 @@ func TestTransactionThatEndsLate(t *testing.T) {
 			} else {
 				pushTx(t, s, Pgx(tx), punctual.NewMessage{Topic: "orders", ID: "0"})
 			}
-			due := s.clock.guess()/1000 + 500
+			due := s.db.clock.guess()/1000 + 500
 			waitFor(t, s, func() bool { return scanStartOf(s) > due })
 			if err := end(t.Context()); err != nil {
 				t.Fatal(err)

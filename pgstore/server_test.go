@@ -215,10 +215,10 @@ func TestRestored(t *testing.T) {
 	}
 	copyData(server.Dir, backup)
 	// To the store an hour passes, and its duties write that down.
-	later := s.clock.guess() + time.Hour.Microseconds()
-	s.clock.hear(later)
+	later := s.db.clock.guess() + time.Hour.Microseconds()
+	s.db.clock.hear(later)
 	waitUntil(t, "the clock is written down", func() bool {
-		return s.clock.keptMicros() >= later
+		return s.db.clock.keptMicros() >= later
 	})
 	copyData(backup, server.Dir)
 	waitUntil(t, "the store notices", func() bool {
@@ -253,7 +253,7 @@ func TestPoisonHead(t *testing.T) {
 			t.Fatalf("claim: %d, %v", len(ds), err)
 		}
 	}
-	if _, err := s.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 1 WHERE token <> 0", s.opt.Schema)); err != nil { // the hour is over
+	if _, err := s.db.pool.Exec(t.Context(), inSchema("UPDATE punctual.message SET visible_at = 1 WHERE token <> 0", s.opt.Schema)); err != nil { // the hour is over
 		t.Fatal(err)
 	}
 	var held []punctual.Amendment
@@ -264,7 +264,7 @@ func TestPoisonHead(t *testing.T) {
 		}
 		held = append(held, punctual.Amendment{Topic: "orders", ID: id, Change: punctual.ChangeReschedule, Delay: time.Hour})
 	}
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestPushHeldOpen(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	pushOrders(t, s, 1, 0)
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestTxIsolation(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		for _, commit := range []bool{false, true} {
 			id, before := fmt.Sprint(level, commit), notices()
-			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			tx, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ func logSessions(t *testing.T, s *Store) {
 		return
 	}
 	// The pool may have no connection left, which can be why the test fails.
-	conn, err := pgx.ConnectConfig(context.Background(), s.pool.Config().ConnConfig)
+	conn, err := pgx.ConnectConfig(context.Background(), s.db.pool.Config().ConnConfig)
 	if err != nil {
 		t.Logf("the sessions cannot be read: %v", err)
 		return

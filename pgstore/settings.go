@@ -20,13 +20,13 @@ var abilities = storekit.CanSet{Partitions: maxPartitions, KeepsFinished: true, 
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
 	return call(ctx, s, "settings", "of "+topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
 		set := punctual.DefaultSettings()
-		err := s.read(ctx, func() *step {
-			return s.step().add("settings", []any{topic}, func(rows scanner) (err error) {
+		err := s.db.read(ctx, func() *step {
+			return s.db.step().add("settings", []any{topic}, func(rows scanner) (err error) {
 				var text []byte
 				if err := rows.Scan(&text); err != nil {
 					return err
 				}
-				set, err = s.settings.Decode(text)
+				set, err = s.db.settings.Decode(text)
 				return err
 			})
 		})
@@ -48,12 +48,12 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if _, err := storekit.ApplySettings(punctual.DefaultSettings(), alone, abilities); err != nil {
 			return punctual.Settings{}, err
 		}
-		set, err := s.configure(ctx, topic, patch)
+		set, err := s.topics.configure(ctx, topic, patch)
 		if err == nil && patch.DeliveryPaused != nil && !set.DeliveryPaused {
 			s.waits.resumed(topic)
 		}
 		if err == nil && patch.Groups != nil {
-			s.tellOfCompanions()
+			s.waits.tellOfCompanions()
 		}
 		return set, err
 	})
@@ -63,15 +63,21 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 // over.
 var errRetentionHeld = fmt.Errorf("a dead message past its retention has to be removed before that becomes longer: %w", errHeld)
 
+// topicSettings makes topics and changes their settings. It has no state.
+type topicSettings struct {
+	db    *database
+	waits *waits
+}
+
 // configure makes the topic if need be, and changes it. Dead messages past their retention by the
 // old settings go first, so that a longer retention does not bring them back. One that another
 // transaction holds is tried again for heldAlone, as by a settlement.
-func (s *Store) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
+func (t *topicSettings) configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	ctx, end := within(ctx)
 	defer end()
 	begun := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, heldAgain) {
-		set, held, err := s.configureFree(ctx, topic, patch)
+		set, held, err := t.configureFree(ctx, topic, patch)
 		switch {
 		case err != nil || !held:
 			return set, err
@@ -83,10 +89,10 @@ func (s *Store) configure(ctx context.Context, topic string, patch punctual.Sett
 
 // configureFree is configure without the further tries. If a longer retention would bring back a
 // message that another transaction holds, held is true and no setting is changed.
-func (s *Store) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held bool, err error) {
+func (t *topicSettings) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held bool, err error) {
 	var micros int64
-	err = s.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		number, old, err := s.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch))
+	err = t.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		number, old, err := t.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch))
 		if err != nil {
 			return nil, err
 		}
@@ -99,17 +105,17 @@ func (s *Store) configureFree(ctx context.Context, topic string, patch punctual.
 			return nil, err
 		}
 		var left int64
-		x := s.step().add("past_retention_all", s.writing(number), func(rows scanner) error { return rows.Scan(&micros, &left) })
+		x := t.db.step().add("past_retention_all", t.db.writing(number), func(rows scanner) error { return rows.Scan(&micros, &left) })
 		if err := tx.send(ctx, x); err != nil {
 			return nil, err
 		}
 		if held = left > 0 && longer(set.DeadRetention, old.DeadRetention); held {
 			return nil, nil // what was removed stays so, because the next try would have to remove it again
 		}
-		return s.step().add("topic_change", append([]any{number}, args...), nil), nil
+		return t.db.step().add("topic_change", append([]any{number}, args...), nil), nil
 	})
 	if err == nil {
-		s.clock.hear(micros)
+		t.db.clock.hear(micros)
 	}
 	return set, held, err
 }
@@ -121,16 +127,16 @@ func longer(retention, before time.Duration) bool {
 
 // lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic
 // that it is a companion of, and those of the named companions that there are not.
-func (s *Store) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, err error) {
+func (t *topicSettings) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, err error) {
 	topics := withParents(append(companions, topic))
-	x := s.shareTopics(topics, 0).
-		add("topic_create", append([]any{topics}, s.defaults...), nil).
+	x := t.db.shareTopics(topics, 0).
+		add("topic_create", append([]any{topics}, t.db.defaults...), nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
 			var text []byte
 			if err := rows.Scan(&number, &text); err != nil {
 				return err
 			}
-			set, err = s.settings.Decode(text)
+			set, err = t.db.settings.Decode(text)
 			return err
 		})
 	err = tx.send(ctx, x)

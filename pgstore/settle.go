@@ -12,7 +12,7 @@ import (
 // Settle lets holders finish, give back, give up or extend; see punctual.Store.
 func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
 	return call(ctx, s, "settle", "", storekit.CheckBatch(len(ss)), func() ([]error, error) {
-		c := s.settlingOf(ss)
+		c := newSettling(s, ss)
 		all := c.parts()
 		if c.then != nil {
 			all = c.apart(all)
@@ -31,14 +31,14 @@ type settling struct {
 	within bool // it works in a transaction of the caller's, whose commit makes the answers durable
 }
 
-// settlingOf checks the settlements, notes the errors of those that are malformed, and collects the
-// follow-ups.
-func (s *Store) settlingOf(ss []punctual.Settlement) *settling {
+// newSettling checks the settlements, notes the errors of those that are malformed, and collects
+// the follow-ups.
+func newSettling(s *Store, ss []punctual.Settlement) *settling {
 	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
 	for i := range ss {
 		c.out[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody)
 		if len(ss[i].Then) > 0 && c.then == nil {
-			c.then = s.followUpsOf(ss)
+			c.then = newFollowUps(s, ss)
 		}
 	}
 	return c
@@ -68,7 +68,7 @@ func (c *settling) settle(ctx context.Context, part []int) error {
 		return c.settleWithFollowUps(ctx, part)
 	}
 	for _, i := range part {
-		if c.ss[i].Verb != punctual.SettleAck || c.s.acks.has(c.ss[i].Topic) {
+		if c.ss[i].Verb != punctual.SettleAck || c.s.db.acks.has(c.ss[i].Topic) {
 			return c.settleAny(ctx, part, len(part))
 		}
 	}
@@ -89,15 +89,15 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	var micros int64
 	var done int
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
-	err = c.s.write(ctx, func() *step {
-		return c.s.step().add("ack", c.s.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
+	err = c.s.db.write(ctx, func() *step {
+		return c.s.db.step().add("ack", c.s.db.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
 			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.s.clock.hear(micros)
+	c.s.db.clock.hear(micros)
 	if done == len(part) {
 		return nil, nil
 	}
@@ -153,10 +153,10 @@ func (c *settling) settleAny(ctx context.Context, left []int, all int) error {
 func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err error) {
 	var l *locked
 	var write *changes
-	err = c.s.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
+	err = c.s.db.transact(ctx, func(ctx context.Context, tx *transaction) (_ *step, err error) {
 		held = nil
 		there := make(map[messageName]bool)
-		l, err = c.s.lockBy(ctx, tx, "lock_free", c.s.step(), part, c.name, func(x *step, topics, ids []string) {
+		l, err = c.s.db.lockBy(ctx, tx, "lock_free", c.s.db.step(), part, c.name, func(x *step, topics, ids []string) {
 			tokens := make([]int64, len(part))
 			for at, i := range part {
 				tokens[at] = c.ss[i].Token
@@ -171,7 +171,7 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 		if err != nil {
 			return nil, err
 		}
-		write = c.s.changes()
+		write = c.s.db.changes()
 		for _, i := range part {
 			if l.rows[c.name(i)] == nil && there[c.name(i)] && l.settings[c.ss[i].Topic] != nil {
 				held = append(held, i)

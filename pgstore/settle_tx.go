@@ -57,9 +57,9 @@ func (s *Store) SettleManyTx(ctx context.Context, tx Tx, ss []punctual.Settlemen
 
 func (s *Store) settleTx(ctx context.Context, tx Tx, ss []punctual.Settlement) ([]error, error) {
 	return call(ctx, s, "settle", "", storekit.CheckBatch(len(ss)), func() ([]error, error) {
-		c := s.settlingOf(ss)
+		c := newSettling(s, ss)
 		c.within = true
-		return c.out, s.inCallers(ctx, tx, func(w *callersTransaction) error {
+		return c.out, inCallers(ctx, s, tx, func(w *callersTransaction) error {
 			for _, part := range c.parts() {
 				if err := c.settleWithin(ctx, w, part); err != nil {
 					return err
@@ -76,13 +76,13 @@ func (s *Store) settleTx(ctx context.Context, tx Tx, ss []punctual.Settlement) (
 func (c *settling) settleWithin(ctx context.Context, w *callersTransaction, part []int) error {
 	for range tries {
 		_, write, err := c.lockAndDecide(ctx, w, c.holdTopics(part), part, func(l *locked) error {
-			return c.s.proveAbsent(ctx, w, l, namesOfAll(part, c.name))
+			return w.proveAbsent(ctx, l, namesOfAll(part, c.name))
 		})
 		if err != nil {
 			return err
 		}
 		if len(write.unknown) > 0 {
-			if err := c.s.createTopics(ctx, w, write.unknown, 0); err != nil {
+			if err := c.s.topics.create(ctx, w, write.unknown, 0); err != nil {
 				return err
 			}
 			continue
@@ -92,7 +92,7 @@ func (c *settling) settleWithin(ctx context.Context, w *callersTransaction, part
 			return err
 		}
 		if len(rows) < len(write.inserted) { // another transaction has taken an ID since the locks
-			if err := w.send(ctx, c.s.step().add("remove", storedArgs(rows), nil)); err != nil {
+			if err := w.send(ctx, c.s.db.step().add("remove", storedArgs(rows), nil)); err != nil {
 				return err
 			}
 			continue
@@ -105,14 +105,14 @@ func (c *settling) settleWithin(ctx context.Context, w *callersTransaction, part
 // holdTopics begins a step that keeps the topics of a part from being deleted: the topics of
 // follow-ups as a push does, those of the settled messages as an amendment does.
 func (c *settling) holdTopics(part []int) *step {
-	x, settled := c.s.step(), distinct(part, func(i int) string { return c.ss[i].Topic })
+	x, settled := c.s.db.step(), distinct(part, func(i int) string { return c.ss[i].Topic })
 	keep := settled
 	if c.then != nil {
 		if followed := c.then.topics(part); len(followed) > 0 {
-			x, keep = c.s.shareTopics(followed, 0), slices.Concat(settled, followed)
+			x, keep = c.s.db.shareTopics(followed, 0), slices.Concat(settled, followed)
 		}
 	}
-	return x.add("topics_hold", []any{c.s.class, settled}, nil).add("topics_keep", []any{keep}, nil)
+	return x.add("topics_hold", []any{c.s.db.class, settled}, nil).add("topics_keep", []any{keep}, nil)
 }
 
 // storedArgs returns the arguments of remove.sql for messages that were stored.

@@ -23,7 +23,7 @@ func TestSettleTx(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-			if _, err := s.pool.Exec(t.Context(), inSchema("CREATE TABLE punctual.effect (id text)", s.opt.Schema)); err != nil {
+			if _, err := s.db.pool.Exec(t.Context(), inSchema("CREATE TABLE punctual.effect (id text)", s.opt.Schema)); err != nil {
 				t.Fatal(err)
 			}
 			t.Run("commit", func(t *testing.T) { testSettleTxCommit(t, s, begin) })
@@ -45,7 +45,7 @@ func effect(s *Store, id string) string {
 func wantEffect(t *testing.T, s *Store, id string, want int) {
 	t.Helper()
 	var got int
-	err := s.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual.effect WHERE id = $1", s.opt.Schema), id).Scan(&got)
+	err := s.db.pool.QueryRow(t.Context(), inSchema("SELECT count(*) FROM punctual.effect WHERE id = $1", s.opt.Schema), id).Scan(&got)
 	if err != nil || got != want {
 		t.Errorf("the handler's write of %s is there %d times, %v; want %d", id, got, err, want)
 	}
@@ -268,7 +268,7 @@ func TestSettleTxIsolation(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		id := strings.ReplaceAll(string(level), " ", "-")
 		d := leaseOne(t, s, "orders", id)
-		tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		tx, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func TestSettleTxOfNone(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
 	d := leaseOne(t, s, "orders", "m")
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.db.pool)
 	defer func() { _ = db.Close() }()
 	if err := s.SettleTx(t.Context(), SQL(queryFunc(db.QueryContext)), settlement(d, punctual.SettleAck)); !errors.Is(err, punctual.ErrInvalid) {
 		t.Errorf("SettleTx in what is no transaction: %v; want ErrInvalid", err)
@@ -315,12 +315,12 @@ func TestSettleTxThatCross(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
 	a, b := leaseOne(t, s, "orders", "a"), leaseOne(t, s, "orders", "b")
-	one, err := s.pool.Begin(t.Context())
+	one, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = one.Rollback(context.Background()) }()
-	two, err := s.pool.Begin(t.Context())
+	two, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

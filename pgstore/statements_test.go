@@ -143,7 +143,7 @@ func pushOrdersOnce(t *testing.T, s *Store, n int) {
 func namesOfStatements(s *Store, texts []string) (names []string) {
 	for _, text := range texts {
 		name := strings.Fields(text)[0]
-		for n, known := range s.sql {
+		for n, known := range s.db.sql {
 			if known == text {
 				name = n
 			}

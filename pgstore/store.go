@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -69,40 +68,28 @@ type Options struct {
 // punctual that it implements. It is safe for concurrent use. Make one with Open, and close it with
 // Close.
 type Store struct {
-	pool    *pgxpool.Pool
-	reserve reserve
-	opt     Options
-	sql     statements
-	class   int32 // distinguishes the advisory locks of this schema from others
-	clock   clock
-	waits   waits
-	// settings keeps the settings of topics that it has decoded, by their texts, because most
-	// topics have the same text.
-	settings storekit.SettingsReader
-	needs    string // what clock.sql raises synchronous_commit to where the session has less
+	db        *database
+	migrator  *migrator
+	claims    *claims
+	given     *guarantee
+	steps     *stepping
+	topics    *topicSettings
+	inspector *inspector
+	remover   *remover
+	opt       Options
+	waits     waits
 
 	// data is what checkTables has read last of the table store. open sets it before the goroutine
 	// of watch begins. From then on that goroutine alone reads and writes it, so no lock guards it.
-	data  data
-	epoch atomic.Pointer[epoch] // as readStore has read it last; nil until open has called that
+	data data
 
 	damage damage
-	acks   ackTellers
-
-	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
 
 	closing chan struct{}   // closed when Close begins
 	life    context.Context // that of watch, sweeps and the polls; ends when Close begins
 	end     context.CancelFunc
 	calls   storekit.Calls // the methods under way; whether the store is closed or has failed
 	duties  sync.WaitGroup // the goroutines of watch, sweeps and carryOver, and the sweeps of events; waits and its notifier wait for theirs
-
-	passed   int64       // the step over which this process has carried the messages; the goroutine of watch alone uses it
-	carrying atomic.Bool // the goroutine of carryOver is under way
-
-	mu         sync.Mutex
-	durability punctual.Durability // guarded by mu
-	refusing   error               // guarded by mu: why pushes are refused, or nil
 }
 
 var (
@@ -126,7 +113,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres store: %w", err)
 	}
 	if err := s.open(ctx); err != nil {
-		s.reserve.close()
+		s.db.reserve.close()
 		return nil, fmt.Errorf("open postgres store: %w", err)
 	}
 	s.duties.Go(s.watch)
@@ -147,7 +134,7 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{pool: pool, opt: *o, needs: "local", closing: make(chan struct{})}
+	s := &Store{db: &database{pool: pool, needs: "local"}, opt: *o, closing: make(chan struct{})}
 	s.opt.Schema = cmp.Or(s.opt.Schema, "punctual")
 	if !schemaName.MatchString(s.opt.Schema) {
 		return nil, fmt.Errorf("schema %q: use 1 to 63 of a-z 0-9 _, a letter first: %w", s.opt.Schema, punctual.ErrInvalid)
@@ -163,18 +150,26 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 		s.opt.Logger = slog.Default()
 	}
 	if s.opt.Durability == punctual.Replicated {
-		s.needs = "on"
+		s.db.needs = "on"
 	}
+	s.given = &guarantee{db: s.db, want: s.opt.Durability, log: s.opt.Logger}
 	s.calls.Name, s.calls.Logger = "postgres store", s.opt.Logger
+	s.db.fail = s.calls.Fail
 	var err error
-	if s.defaults, err = settingsArgs(punctual.DefaultSettings()); err != nil {
+	if s.db.defaults, err = settingsArgs(punctual.DefaultSettings()); err != nil {
 		return nil, err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.sql = loadStatements(s.opt.Schema)
-	s.class = classOfLocks(s.opt.Schema)
-	s.clock.fake = s.opt.clock
+	s.db.sql = loadStatements(s.opt.Schema)
+	s.db.class = classOfLocks(s.opt.Schema)
+	s.db.clock.fake = s.opt.clock
 	s.waits.init(s)
+	s.migrator = &migrator{s.db, s.opt.Schema}
+	s.claims = &claims{db: s.db, waits: &s.waits, damage: &s.damage, opt: &s.opt, giveBack: s.giveBack}
+	s.steps = &stepping{db: s.db, waits: &s.waits, log: s.opt.Logger, life: s.life, duties: &s.duties}
+	s.topics = &topicSettings{s.db, &s.waits}
+	s.inspector = &inspector{s.db}
+	s.remover = &remover{s.db}
 	return s, nil
 }
 
@@ -189,7 +184,7 @@ func classOfLocks(schema string) int32 {
 func (s *Store) open(ctx context.Context) error {
 	ctx, end := within(ctx)
 	defer end()
-	if err := s.checkServer(ctx); err != nil {
+	if err := s.given.checkServer(ctx); err != nil {
 		return err
 	}
 	if s.opt.Migrate {
@@ -197,19 +192,19 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 	}
-	err := s.checkVersion(ctx)
+	err := s.migrator.checkVersion(ctx)
 	if err != nil {
 		return err
 	}
-	d, err := s.readStore(ctx)
+	d, err := s.db.readStore(ctx)
 	if err == nil {
-		s.data, err = s.currentEpoch(ctx, d)
+		s.data, err = s.db.currentEpoch(ctx, d)
 	}
 	if err != nil {
 		return err
 	}
-	s.clock.steps, s.clock.latest, s.clock.stored = s.data.steps, s.data.micros, s.data.micros // nobody else knows of the clock yet
-	_, err = s.tick(ctx)
+	s.db.clock.steps, s.db.clock.latest, s.db.clock.stored = s.data.steps, s.data.micros, s.data.micros // nobody else knows of the clock yet
+	_, err = s.db.tick(ctx)
 	return err
 }
 
@@ -224,47 +219,47 @@ type data struct {
 }
 
 // readStore reads the table store, and keeps its epoch for claims and events.
-func (s *Store) readStore(ctx context.Context) (d data, err error) {
-	err = s.read(ctx, func() *step {
-		return s.step().add("store", nil, func(rows scanner) error {
+func (db *database) readStore(ctx context.Context) (d data, err error) {
+	err = db.read(ctx, func() *step {
+		return db.step().add("store", nil, func(rows scanner) error {
 			return rows.Scan(&d.identity, &d.micros, &d.timeline, &d.server, &d.epoch.number, &d.epoch.timeline, &d.steps, &d.from, &d.to, &d.carried)
 		})
 	})
 	if err == nil {
-		if fake := s.clock.fakeMicros(); fake != nil {
+		if fake := db.clock.fakeMicros(); fake != nil {
 			d.server = *fake
 		}
-		s.epoch.Store(&d.epoch)
+		db.epoch.Store(&d.epoch)
 	}
 	return d, err
 }
 
 // tick reads the clock.
-func (s *Store) tick(ctx context.Context) (micros int64, err error) {
-	err = s.again(ctx, func(ctx context.Context) error { // without plan.sql, since it reads no table
-		return s.sendAlone(ctx, s.step().add("now", s.reading(), s.micros(&micros)).own(""))
+func (db *database) tick(ctx context.Context) (micros int64, err error) {
+	err = db.again(ctx, func(ctx context.Context) error { // without plan.sql, since it reads no table
+		return db.sendAlone(ctx, db.step().add("now", db.reading(), db.micros(&micros)).own(""))
 	}, punctual.ErrUnreachable)
 	if err == nil {
-		s.clock.hear(micros)
+		db.clock.hear(micros)
 	}
 	return micros, err
 }
 
 // reading returns the arguments of a statement that reads the clock and changes nothing: those of
 // clock.sql, and then more.
-func (s *Store) reading(more ...any) []any { return s.withClock("off", more) }
+func (db *database) reading(more ...any) []any { return db.withClock("off", more) }
 
 // writing is reading for a statement whose transaction changes something, or is to wait for the
 // disk.
-func (s *Store) writing(more ...any) []any { return s.withClock(s.needs, more) }
+func (db *database) writing(more ...any) []any { return db.withClock(db.needs, more) }
 
-func (s *Store) withClock(durable string, more []any) []any {
-	latest, fake := s.clock.args()
+func (db *database) withClock(durable string, more []any) []any {
+	latest, fake := db.clock.args()
 	return append([]any{latest, fake, durable}, more...)
 }
 
 // micros returns what reads rows that have the clock alone.
-func (s *Store) micros(into *int64) func(scanner) error {
+func (db *database) micros(into *int64) func(scanner) error {
 	return func(rows scanner) error { return rows.Scan(into) }
 }
 
@@ -272,16 +267,16 @@ func (s *Store) micros(into *int64) func(scanner) error {
 // never to run backwards.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
-		micros, err := s.tick(ctx)
+		micros, err := s.db.tick(ctx)
 		return storekit.FromMillis(micros / 1000), err
 	})
 }
 
 // Durability returns the class that the server gave when it was last checked.
 func (s *Store) Durability() punctual.Durability {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.durability
+	s.given.mu.Lock()
+	defer s.given.mu.Unlock()
+	return s.given.durability
 }
 
 // Abilities returns what the store can do; see storekit.AbilityReporter. Follow-ups may go to every
@@ -306,9 +301,9 @@ func (s *Store) Close() error {
 	s.waits.close()
 	s.duties.Wait()
 	s.writeClock()
-	s.reserve.close()
+	s.db.reserve.close()
 	if s.opt.OwnPool {
-		s.pool.Close()
+		s.db.pool.Close()
 	}
 	return nil
 }

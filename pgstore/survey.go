@@ -11,26 +11,26 @@ import (
 // reads all messages.
 func (s *Store) Survey(ctx context.Context, q storekit.SurveyQuery) (storekit.Survey, error) {
 	return call(ctx, s, "survey", "", storekit.CheckSurvey(q), func() (storekit.Survey, error) {
-		out, err := s.survey(ctx, q)
+		out, err := s.inspector.survey(ctx, q)
 		if err == nil {
-			err = s.settled(ctx)
+			err = s.db.settled(ctx)
 		}
 		return out, err
 	})
 }
 
-func (s *Store) survey(ctx context.Context, q storekit.SurveyQuery) (out storekit.Survey, err error) {
+func (i *inspector) survey(ctx context.Context, q storekit.SurveyQuery) (out storekit.Survey, err error) {
 	edges := make([]int64, len(q.Edges))
 	for i, e := range q.Edges {
 		edges[i] = storekit.CeilMillis(e)
 	}
 	without := append([]string{}, q.Without...)
 	var micros int64
-	err = s.readAll(ctx, func() *step {
+	err = i.db.readAll(ctx, func() *step {
 		steps := len(edges) - 1
 		out = storekit.Survey{Topics: []punctual.TopicStats{}, All: storekit.DueCounts{Counts: make([]int64, steps)}}
-		x := s.step().add("now", s.reading(), s.micros(&micros)) // also of a store without topics
-		return x.add("survey", s.reading(edges, q.Largest, without), func(rows scanner) error {
+		x := i.db.step().add("now", i.db.reading(), i.db.micros(&micros)) // also of a store without topics
+		return x.add("survey", i.db.reading(edges, q.Largest, without), func(rows scanner) error {
 			var r surveyRow
 			if err := r.scan(rows, &micros); err != nil {
 				return err
@@ -39,7 +39,7 @@ func (s *Store) survey(ctx context.Context, q storekit.SurveyQuery) (out storeki
 				r.addTo(&out, steps)
 				return nil
 			}
-			t, err := r.stats(&s.settings)
+			t, err := r.stats(&i.db.settings)
 			out.Topics = append(out.Topics, t)
 			return err
 		})
@@ -47,7 +47,7 @@ func (s *Store) survey(ctx context.Context, q storekit.SurveyQuery) (out storeki
 	if err != nil {
 		return out, err
 	}
-	s.clock.hear(micros)
+	i.db.clock.hear(micros)
 	out.At = storekit.FromMillis(micros / 1000)
 	return out, nil
 }
@@ -100,14 +100,14 @@ func (r *surveyRow) addTo(out *storekit.Survey, steps int) {
 // NextDue returns for every topic the due time of the ready message that is claimed next, and
 // counts its ready messages up to storekit.MaxReadyCount; see storekit.Surveyor.
 func (s *Store) NextDue(ctx context.Context) (storekit.NextDueTimes, error) {
-	return call(ctx, s, "next due times of the topics", "", nil, func() (storekit.NextDueTimes, error) { return s.topicsNextDue(ctx) })
+	return call(ctx, s, "next due times of the topics", "", nil, func() (storekit.NextDueTimes, error) { return s.inspector.topicsNextDue(ctx) })
 }
 
-func (s *Store) topicsNextDue(ctx context.Context) (out storekit.NextDueTimes, err error) {
+func (i *inspector) topicsNextDue(ctx context.Context) (out storekit.NextDueTimes, err error) {
 	var micros int64
-	err = s.read(ctx, func() *step {
+	err = i.db.read(ctx, func() *step {
 		out.Topics = []storekit.TopicNextDue{}
-		return s.step().add("topic_heads", s.reading(storekit.MaxReadyCount), func(rows scanner) error {
+		return i.db.step().add("topic_heads", i.db.reading(storekit.MaxReadyCount), func(rows scanner) error {
 			var name *string
 			var settings []byte
 			var due *int64
@@ -120,18 +120,18 @@ func (s *Store) topicsNextDue(ctx context.Context) (out storekit.NextDueTimes, e
 				h.Due = storekit.FromMillis(*due)
 			}
 			var err error
-			h.Settings, err = s.settings.Decode(settings)
+			h.Settings, err = i.db.settings.Decode(settings)
 			out.Topics = append(out.Topics, h)
 			return err
 		})
 	})
 	if err == nil {
-		err = s.settled(ctx)
+		err = i.db.settled(ctx)
 	}
 	if err != nil {
 		return out, err
 	}
-	s.clock.hear(micros)
+	i.db.clock.hear(micros)
 	out.At = storekit.FromMillis(micros / 1000)
 	return out, nil
 }

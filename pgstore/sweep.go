@@ -9,24 +9,28 @@ import (
 // sweepItems bounds the rows of one kind that one statement of a sweep or a purge removes.
 const sweepItems = 5000
 
+// remover removes messages, finished records and topics: those that a caller names, and those that
+// were kept for long enough. It has no state.
+type remover struct{ db *database }
+
 // sweep removes what no answer depends on any more: dead messages, finished records and remembered
 // IDs past their retention, and the rows of deleted topics.
-func (s *Store) sweep(ctx context.Context) error {
-	expired, err := s.numbers(ctx, "topics_past_retention", s.reading())
+func (r *remover) sweep(ctx context.Context) error {
+	expired, err := r.db.numbers(ctx, "topics_past_retention", r.db.reading())
 	if err != nil {
 		return err
 	}
 	for _, number := range expired {
-		if err := s.sweepPastRetention(ctx, number); err != nil {
+		if err := r.sweepPastRetention(ctx, number); err != nil {
 			return err
 		}
 	}
-	dropped, err := s.numbers(ctx, "topics_dropped", nil)
+	dropped, err := r.db.numbers(ctx, "topics_dropped", nil)
 	if err != nil {
 		return err
 	}
 	for _, number := range dropped {
-		if _, err := s.sweepTopic(ctx, droppedTopic{number: number}, &s.class); err != nil {
+		if _, err := r.sweepTopic(ctx, droppedTopic{number: number}, &r.db.class); err != nil {
 			return err
 		}
 	}
@@ -34,10 +38,10 @@ func (s *Store) sweep(ctx context.Context) error {
 }
 
 // numbers reads the numbers of topics that the statement returns.
-func (s *Store) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
-	err = s.read(ctx, func() *step {
+func (db *database) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
+	err = db.read(ctx, func() *step {
 		found = nil
-		return s.step().add(statement, args, func(rows scanner) error {
+		return db.step().add(statement, args, func(rows scanner) error {
 			var n int32
 			err := rows.Scan(&n)
 			found = append(found, n)
@@ -49,9 +53,9 @@ func (s *Store) numbers(ctx context.Context, statement string, args []any) (foun
 
 // sweepPastRetention removes the dead messages, finished records and remembered IDs of a topic that
 // are past their retention.
-func (s *Store) sweepPastRetention(ctx context.Context, number int32) error {
+func (r *remover) sweepPastRetention(ctx context.Context, number int32) error {
 	for _, sweep := range []string{"past_retention", "finished_past_retention"} {
-		if err := s.repeat(ctx, sweep, func() []any { return s.writing(number, sweepItems) }); err != nil {
+		if err := r.db.repeat(ctx, sweep, func() []any { return r.db.writing(number, sweepItems) }); err != nil {
 			return err
 		}
 	}
@@ -69,11 +73,11 @@ type droppedTopic struct {
 // topic, unless others have locked some of the messages, which later sweeps remove. It counts the
 // messages, but for dead ones past their retention, also beside an error. unless, if not nil, is
 // the class of locks of sweep_hold.sql: while somebody has that lock, the messages stay.
-func (s *Store) sweepTopic(ctx context.Context, topic droppedTopic, unless *int32) (counted int64, err error) {
+func (r *remover) sweepTopic(ctx context.Context, topic droppedTopic, unless *int32) (counted int64, err error) {
 	for rows := int64(1); rows > 0; {
 		var n int64
-		err := s.write(ctx, func() *step {
-			return s.step().add("topic_sweep", []any{topic.number, sweepItems, topic.retention, topic.at, unless}, func(r scanner) error { return r.Scan(&rows, &n) })
+		err := r.db.write(ctx, func() *step {
+			return r.db.step().add("topic_sweep", []any{topic.number, sweepItems, topic.retention, topic.at, unless}, func(r scanner) error { return r.Scan(&rows, &n) })
 		})
 		if err != nil {
 			return counted, err
@@ -81,26 +85,26 @@ func (s *Store) sweepTopic(ctx context.Context, topic droppedTopic, unless *int3
 		counted += n
 	}
 	var left int64
-	err = s.read(ctx, func() *step {
-		return s.step().add("topic_left", []any{topic.number, topic.retention, topic.at}, func(r scanner) error { return r.Scan(&left) })
+	err = r.db.read(ctx, func() *step {
+		return r.db.step().add("topic_left", []any{topic.number, topic.retention, topic.at}, func(r scanner) error { return r.Scan(&left) })
 	})
 	if counted += left; err != nil {
 		return counted, err
 	}
-	if err := s.repeat(ctx, "finished_sweep", func() []any { return []any{topic.number, sweepItems} }); err != nil {
+	if err := r.db.repeat(ctx, "finished_sweep", func() []any { return []any{topic.number, sweepItems} }); err != nil {
 		return counted, err
 	}
-	return counted, s.write(ctx, func() *step { return s.step().add("topic_swept", []any{topic.number}, nil) })
+	return counted, r.db.write(ctx, func() *step { return r.db.step().add("topic_swept", []any{topic.number}, nil) })
 }
 
 // repeat runs a statement that removes some rows, each time in a transaction of its own, until it
 // finds none.
-func (s *Store) repeat(ctx context.Context, statement string, args func() []any) error {
+func (db *database) repeat(ctx context.Context, statement string, args func() []any) error {
 	for {
 		var n int64
-		err := s.write(ctx, func() *step {
-			x := s.step()
-			x.Queue(s.sql.text(statement), args()...).Query(func(rows pgx.Rows) error {
+		err := db.write(ctx, func() *step {
+			x := db.step()
+			x.Queue(db.sql.text(statement), args()...).Query(func(rows pgx.Rows) error {
 				rows.Close()
 				n = rows.CommandTag().RowsAffected()
 				return rows.Err()

@@ -17,7 +17,7 @@ func TestLocksOfManyTopics(t *testing.T) {
 	t.Parallel()
 	const most = 1024
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +47,11 @@ func TestPushBesideADeletionThatWaits(t *testing.T) {
 	makeTopic(t, s, "orders") // because a transaction that had made the topic would hold up all pushes to it
 	var sharing string
 	const find = "SELECT 't' || n FROM generate_series(1, 1000000) AS n WHERE hashtext('t' || n) & 1023 = hashtext('orders') & 1023 LIMIT 1" // as topics_share.sql has it
-	if err := s.pool.QueryRow(t.Context(), find).Scan(&sharing); err != nil {
+	if err := s.db.pool.QueryRow(t.Context(), find).Scan(&sharing); err != nil {
 		t.Fatal(err)
 	}
 	makeTopic(t, s, sharing)
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestDeletionGivesUp(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 	makeTopic(t, s, "orders")
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestConfigureBesideAnOpenPush(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 			makeTopic(t, s, "orders")
-			tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			tx, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,16 +158,16 @@ func TestDeletionCountsOutsideItsLock(t *testing.T) {
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, NoListen: true, OwnPool: true})
 	makeTopic(t, s, "few")
 	pushOrders(t, s, 2000, time.Hour)
-	conn, err := s.pool.Acquire(t.Context())
+	conn, err := s.db.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
 	read := func(topic string) int64 {
 		t.Helper()
-		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
+		run(t, conn.Conn(), "BEGIN; "+s.db.sql.text("plan"))
 		defer run(t, conn.Conn(), "ROLLBACK")
-		return pagesOf(t, conn.Conn(), s.sql.text("topic_drop"), "'{0,0}', NULL, 'local', '"+topic+"'")
+		return pagesOf(t, conn.Conn(), s.db.sql.text("topic_drop"), "'{0,0}', NULL, 'local', '"+topic+"'")
 	}
 	read("few") // fills the caches of the session
 	if few, many := read("few"), read("orders"); many > few+4 {
@@ -194,7 +194,7 @@ func TestDeletionCountsBesideSweeps(t *testing.T) {
 	if _, err := s.Push(t.Context(), more); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,9 +207,9 @@ func TestDeletionCountsBesideSweeps(t *testing.T) {
 	go func() {
 		met := 0 // sweeps that have met the deleted topic
 		for ctx.Err() == nil {
-			numbers, err := other.numbers(ctx, "topics_dropped", nil)
+			numbers, err := other.db.numbers(ctx, "topics_dropped", nil)
 			if err == nil && len(numbers) > 0 {
-				err = other.sweep(ctx)
+				err = other.remover.sweep(ctx)
 				met++
 			}
 			if err != nil && ctx.Err() == nil {
@@ -230,11 +230,11 @@ func TestDeletionCountsBesideSweeps(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.sweep(t.Context()); err != nil {
+	if err := other.remover.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var left int
-	if err := s.pool.QueryRow(t.Context(), inSchema("SELECT (SELECT count(*) FROM punctual.message) + (SELECT count(*) FROM punctual.dropped_topic)", schema)).Scan(&left); err != nil || left > 0 {
+	if err := s.db.pool.QueryRow(t.Context(), inSchema("SELECT (SELECT count(*) FROM punctual.message) + (SELECT count(*) FROM punctual.dropped_topic)", schema)).Scan(&left); err != nil || left > 0 {
 		t.Errorf("%d rows are left, %v", left, err)
 	}
 }
@@ -248,7 +248,7 @@ func TestChecksBesideALongSweep(t *testing.T) {
 	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DeadRetention: &retention}); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestChecksBesideALongSweep(t *testing.T) {
 	awaitBlocked(t, s, pid) // a sweep reads which topics were deleted
 	clock := func() (micros int64) {
 		t.Helper()
-		if err := s.pool.QueryRow(t.Context(), inSchema("SELECT clock FROM punctual.store", s.opt.Schema)).Scan(&micros); err != nil {
+		if err := s.db.pool.QueryRow(t.Context(), inSchema("SELECT clock FROM punctual.store", s.opt.Schema)).Scan(&micros); err != nil {
 			t.Fatal(err)
 		}
 		return micros

@@ -176,13 +176,13 @@ func (s *Store) PushManyTx(ctx context.Context, tx Tx, ms []punctual.NewMessage)
 
 func (s *Store) pushTx(ctx context.Context, tx Tx, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
 	return call(ctx, s, "push", "", storekit.CheckBatch(len(ms)), func() ([]punctual.PushResult, error) {
-		if err := s.refusal(); err != nil {
+		if err := s.given.refusal(); err != nil {
 			return nil, err
 		}
-		p := s.pushOf(ms)
-		return p.out, s.inCallers(ctx, tx, func(w *callersTransaction) error {
+		p := newPushing(s, ms)
+		return p.out, inCallers(ctx, s, tx, func(w *callersTransaction) error {
 			p.prove = func(ctx context.Context, l *locked, names []messageName) error {
-				return s.proveAbsent(ctx, w, l, names)
+				return w.proveAbsent(ctx, l, names)
 			}
 			for _, part := range p.parts() {
 				err := w.write(ctx, func() *step {
@@ -226,9 +226,9 @@ func (s *Store) AmendManyTx(ctx context.Context, tx Tx, as []punctual.Amendment)
 
 func (s *Store) amendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]punctual.Amended, error) {
 	return call(ctx, s, "amend", "", storekit.CheckBatch(len(as)), func() ([]punctual.Amended, error) {
-		c := s.amendingOf(as)
+		c := newAmending(s, as)
 		c.within = true
-		return c.out, s.inCallers(ctx, tx, func(w *callersTransaction) error {
+		return c.out, inCallers(ctx, s, tx, func(w *callersTransaction) error {
 			for _, part := range c.parts() {
 				if err := c.amendWithin(ctx, w, part); err != nil {
 					return err
@@ -243,12 +243,12 @@ func (s *Store) amendTx(ctx context.Context, tx Tx, as []punctual.Amendment) ([]
 func (c *amending) amendWithin(ctx context.Context, w *callersTransaction, part []int) error {
 	s := c.s
 	topics := distinct(part, func(i int) string { return c.as[i].Topic })
-	x := s.step().add("topics_hold", []any{s.class, topics}, nil).add("topics_keep", []any{topics}, nil)
-	l, err := s.lockNames(ctx, w, x, part, c.name)
+	x := s.db.step().add("topics_hold", []any{s.db.class, topics}, nil).add("topics_keep", []any{topics}, nil)
+	l, err := s.db.lockNames(ctx, w, x, part, c.name)
 	if err != nil {
 		return err
 	}
-	if err := s.proveAbsent(ctx, w, l, namesOfAll(part, c.name)); err != nil {
+	if err := w.proveAbsent(ctx, l, namesOfAll(part, c.name)); err != nil {
 		return err
 	}
 	return w.change(ctx, c.amend(l, part))
@@ -257,7 +257,7 @@ func (c *amending) amendWithin(ctx context.Context, w *callersTransaction, part 
 // proveAbsent has the server refuse a transaction that has one snapshot for all its statements,
 // with a serialization failure, when a message that the snapshot does not show was stored since. A
 // statement that reads sees the snapshot alone; one that stores a row sees all that has the ID.
-func (s *Store) proveAbsent(ctx context.Context, w *callersTransaction, l *locked, names []messageName) error {
+func (w *callersTransaction) proveAbsent(ctx context.Context, l *locked, names []messageName) error {
 	if !w.strict {
 		return nil
 	}
@@ -276,8 +276,8 @@ func (s *Store) proveAbsent(ctx context.Context, w *callersTransaction, l *locke
 	}
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
-	return w.send(ctx, s.step().
-		add("topic_create", append([]any{unknown}, s.defaults...), nil). // without the topics that they are companions of, since they go again
+	return w.send(ctx, w.s.db.step().
+		add("topic_create", append([]any{unknown}, w.s.db.defaults...), nil). // without the topics that they are companions of, since they go again
 		add("absent", []any{topics, ids}, nil).
 		add("absent_back", []any{topics, ids}, nil).
 		add("topics_absent_back", []any{unknown}, nil))
@@ -315,9 +315,9 @@ func (s *Store) RescheduleTx(ctx context.Context, tx Tx, a punctual.Amendment) (
 	return out[0], out[0].Err
 }
 
-// callersTransaction runs the steps of a call in a transaction of the caller's. Its statements have the
-// plans that they have in the store's own transactions (plan_within.sql), and the caller's settings
-// are given back after them (plan_back.sql).
+// callersTransaction runs the steps of a call in a transaction of the caller's. Its statements have
+// the plans that they have in the store's own transactions (plan_within.sql), and the caller's
+// settings are given back after them (plan_back.sql).
 type callersTransaction struct {
 	s  *Store
 	tx Tx
@@ -329,7 +329,7 @@ type callersTransaction struct {
 
 // inCallers runs f in a caller's transaction, and then gives the settings back that plan_within.sql
 // has changed.
-func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersTransaction) error) error {
+func inCallers(ctx context.Context, s *Store, tx Tx, f func(w *callersTransaction) error) error {
 	w := &callersTransaction{s: s, tx: tx}
 	err := f(w)
 	if !w.changed || len(w.names) == 0 || serverError(err) != nil || errors.Is(err, punctual.ErrUnreachable) {
@@ -339,7 +339,7 @@ func (s *Store) inCallers(ctx context.Context, tx Tx, f func(w *callersTransacti
 	// go on with it.
 	ctx, end := outliving(ctx)
 	defer end()
-	giving := w.do(ctx, w.givingBack(s.step()))
+	giving := w.do(ctx, w.givingBack(s.db.step()))
 	if err == nil || giving == nil {
 		return errors.Join(err, giving)
 	}
@@ -382,7 +382,7 @@ func (w *callersTransaction) createAside(ctx context.Context, build func() *step
 	}
 	brief, end := context.WithTimeout(ctx, wait)
 	defer end()
-	return w.s.sendAlone(brief, build().prepend("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).own("plan"))
+	return w.s.db.sendAlone(brief, build().prepend("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).own("plan"))
 }
 
 // change writes changes and their events.

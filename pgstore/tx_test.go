@@ -23,7 +23,7 @@ type openTx func(t *testing.T, s *Store) (tx Tx, exec func(statement string) err
 
 func pgxTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
 	t.Helper()
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func pgxTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
 
 func sqlTx(t *testing.T, s *Store) (Tx, func(string) error, func(bool) error) {
 	t.Helper()
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.db.pool)
 	t.Cleanup(func() { _ = db.Close() })
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
 	if err != nil {
@@ -268,7 +268,7 @@ func TestTxOfNone(t *testing.T) {
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{laterMessage("there")}); err != nil {
 		t.Fatal(err)
 	}
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.db.pool)
 	defer func() { _ = db.Close() }()
 	conn, err := db.Conn(t.Context())
 	if err != nil {
@@ -314,7 +314,7 @@ func TestTxOfNone(t *testing.T) {
 func TestTxSerializationFailure(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true})
-	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	tx, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +417,7 @@ func TestTxMakesTopicsForAll(t *testing.T) {
 			free := make([]*pgxpool.Conn, 3)
 			for i := range free {
 				var err error
-				if free[i], err = s.pool.Acquire(t.Context()); err != nil {
+				if free[i], err = s.db.pool.Acquire(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}

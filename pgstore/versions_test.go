@@ -22,7 +22,7 @@ func TestVersionsOfAReplacedMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openStore(t, pool, &Options{Migrate: true, NoListen: true, OwnPool: true})
-	conn, err := s.pool.Acquire(t.Context())
+	conn, err := s.db.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,15 +36,15 @@ func TestVersionsOfAReplacedMessage(t *testing.T) {
 			t.Fatalf("push: %+v, %v", rs, err)
 		}
 	}
-	timeline := s.epoch.Load().timeline
+	timeline := s.db.epoch.Load().timeline
 	claim := func(n int) int64 { // how many pages a claim reads that begins at at(n) and takes the message that is due then
 		t.Helper()
-		run(t, conn.Conn(), "BEGIN; "+s.sql.text("plan"))
+		run(t, conn.Conn(), "BEGIN; "+s.db.sql.text("plan"))
 		defer run(t, conn.Conn(), "ROLLBACK")
-		return pagesOf(t, conn.Conn(), s.sql.text("claim"), fmt.Sprintf("'{0,0}', NULL, 'local', 'orders', 1, NULL, %d, 2000, %d, 1, '%s', NULL", claimBytes, at(n).UnixMilli(), timeline))
+		return pagesOf(t, conn.Conn(), s.db.sql.text("claim"), fmt.Sprintf("'{0,0}', NULL, 'local', 'orders', 1, NULL, %d, 2000, %d, 1, '%s', NULL", claimBytes, at(n).UnixMilli(), timeline))
 	}
 	push("replaced", 0)
-	snapshot, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	snapshot, err := s.db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -211,12 +211,12 @@ func (w *waits) close() {
 // claim claims what is due, and waits if nothing is.
 func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	w.once.Do(func() { w.work.Go(w.poll) })
-	until := w.s.clock.guess()/1000 + max(c.Wait.Milliseconds(), 1)
+	until := w.s.db.clock.guess()/1000 + max(c.Wait.Milliseconds(), 1)
 	me := &waiter{wake: make(chan struct{}, 1), topics: slices.Compact(slices.Sorted(slices.Values(c.Topics))), busy: true}
 	w.join(me)
 	defer w.leave(me)
 	for {
-		ds, err := w.s.claimAside(ctx, c)
+		ds, err := w.s.claims.claimAside(ctx, c)
 		w.attempted(me, len(ds))
 		if err != nil || len(ds) > 0 {
 			return ds, err
@@ -232,11 +232,11 @@ func (w *waits) claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 // that poll, because the claim may have missed something.
 func (w *waits) sleep(ctx context.Context, me *waiter, until int64) (over bool, err error) {
 	for {
-		passed, stop := w.s.clock.after(until)
+		passed, stop := w.s.db.clock.after(until)
 		select {
 		case <-me.wake:
 		case <-passed:
-			if w.s.clock.guess()/1000 < until { // clock.after ends a sleep after an hour at most
+			if w.s.db.clock.guess()/1000 < until { // clock.after ends a sleep after an hour at most
 				stop()
 				continue
 			}
@@ -257,7 +257,7 @@ func (w *waits) sleep(ctx context.Context, me *waiter, until int64) (over bool, 
 func (w *waits) join(me *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.s.clock.guess() / 1000
+	now := w.s.db.clock.guess() / 1000
 	for _, name := range me.topics {
 		t := w.topics[name]
 		if t == nil {
@@ -293,8 +293,8 @@ func (w *waits) attempted(me *waiter, found int) {
 		// After an attempt in vain the topic rests, for 1, 2, 4 and then 8 ms, because the server's
 		// clock may be behind the guess, or another process was quicker. The clock of a test may
 		// stand still, so that no rest would end.
-		if w.s.clock.fake == nil {
-			t.at = max(t.at, w.s.clock.guess()/1000+int64(1)<<min(t.vain, 3))
+		if w.s.db.clock.fake == nil {
+			t.at = max(t.at, w.s.db.clock.guess()/1000+int64(1)<<min(t.vain, 3))
 			t.vain++
 		}
 	}
@@ -304,7 +304,7 @@ func (w *waits) attempted(me *waiter, found int) {
 // release ends what a waiter was woken for, and offers the topics of that anew. Called with mu
 // held.
 func (w *waits) release(me *waiter) {
-	now := w.s.clock.guess() / 1000
+	now := w.s.db.clock.guess() / 1000
 	topics := me.wokenFor
 	me.wokenFor, me.busy = nil, false
 	select {
@@ -367,7 +367,7 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 	defer w.mu.Unlock()
 	seen := make(map[string]readState, len(topics))
 	w.reads++
-	latest := behind(w.s.clock.guess())
+	latest := behind(w.s.db.clock.guess())
 	for _, name := range topics {
 		g := readState{number: w.reads, scanStart: noScanStart, raisedTo: latest}
 		if t := w.topics[name]; t != nil {
@@ -387,7 +387,7 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 func (w *waits) fresh(topics []string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.s.clock.guess() / 1000
+	now := w.s.db.clock.guess() / 1000
 	if w.err != nil || w.polls == 0 || now >= w.polled+backlogFor {
 		return false
 	}
@@ -424,7 +424,7 @@ func (w *waits) endRead(name string, r readResult, seen readState) {
 	default:
 		t.scanStart = max(t.scanStart, min(r.scanStart, seen.raisedTo))
 	}
-	now, at := w.s.clock.guess()/1000, r.at
+	now, at := w.s.db.clock.guess()/1000, r.at
 	if t.notices != seen.notices || seen.number < t.read { // a whole scan may take long, and another reading was quicker
 		at = min(at, t.at)
 	}
@@ -473,7 +473,7 @@ func (w *waits) put(t *waited, in span, before int64) {
 	}
 	if in.from < t.at {
 		t.at = in.from
-		w.offer(t, w.s.clock.guess()/1000)
+		w.offer(t, w.s.db.clock.guess()/1000)
 	}
 }
 
@@ -500,7 +500,7 @@ func (w *waits) readEarly(name string, left span) {
 	if t := w.topics[name]; t != nil {
 		t.early = addSpan(t.early, left)
 		if len(t.early) > 0 && !t.paused {
-			t.at = min(t.at, w.s.clock.guess()/1000)
+			t.at = min(t.at, w.s.db.clock.guess()/1000)
 		}
 	}
 }
@@ -533,7 +533,7 @@ func (w *waits) skipTo(names []string) {
 // raise moves to a moment ago the scan starts of topics that are before a time, in ms. Called with
 // mu held.
 func (w *waits) raise(names []string, before int64) {
-	start := behind(w.s.clock.guess())
+	start := behind(w.s.db.clock.guess())
 	for _, name := range names {
 		if t := w.topics[name]; t != nil && t.scanStart < min(start, before) {
 			t.scanStart, t.raisedTo = start, max(t.raisedTo, start)
@@ -547,7 +547,7 @@ func (w *waits) raise(names []string, before int64) {
 func (w *waits) toRead(topics []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.s.clock.guess() / 1000
+	now := w.s.db.clock.guess() / 1000
 	return slices.DeleteFunc(slices.Clone(topics), func(name string) bool {
 		t := w.topics[name]
 		return t != nil && t.scanStart > noScanStart && t.at > now && now >= t.polled && now < t.polled+polledLately
@@ -588,7 +588,7 @@ func (w *waits) moved(l *locked) {
 // during the pause.
 func (w *waits) resumed(topic string) {
 	come := w.coming()
-	come.add(topic, w.s.clock.guess()/1000)
+	come.add(topic, w.s.db.clock.guess()/1000)
 	w.notify(come)
 }
 
@@ -600,7 +600,7 @@ type coming struct {
 }
 
 func (w *waits) coming() coming {
-	return coming{w.s.clock.guess()/1000 - scanBack.Milliseconds()/2, make(map[string]span)}
+	return coming{w.s.db.clock.guess()/1000 - scanBack.Milliseconds()/2, make(map[string]span)}
 }
 
 func (c *coming) add(topic string, at int64) {
@@ -641,7 +641,7 @@ func (w *waits) wakePoller() {
 // poll wakes waiters and begins polls when their times come, until close.
 func (w *waits) poll() {
 	for {
-		reached, stop := w.s.clock.after(w.pollDue())
+		reached, stop := w.s.db.clock.after(w.pollDue())
 		select {
 		case <-reached:
 		case <-w.rearm:
@@ -659,7 +659,7 @@ func (w *waits) poll() {
 func (w *waits) pollDue() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.s.clock.guess() / 1000
+	now := w.s.db.clock.guess() / 1000
 	next := never
 	var names []string
 	for name, t := range w.topics {
@@ -720,7 +720,7 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 	ctx, end := context.WithTimeout(w.s.life, callTime)
 	defer end()
 	begun := time.Now()
-	at := w.s.clock.guess() / 1000
+	at := w.s.db.clock.guess() / 1000
 	failed := w.readWriters(ctx, number)
 	w.mu.Lock()
 	inSteps := whole && w.whole.inSteps
@@ -728,7 +728,7 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 	for some := range slices.Chunk(names, topicsAtOnce) {
 		err := errStatementTimeout
 		if !inSteps {
-			_, _, err = w.s.nextDue(ctx, w.beginRead(some, !whole), true)
+			_, _, err = w.s.claims.nextDue(ctx, w.beginRead(some, !whole), true)
 		}
 		switch timedOut := errors.Is(err, errStatementTimeout); {
 		case timedOut && whole:
@@ -746,7 +746,7 @@ func (w *waits) readNextDue(number int, names []string, whole bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.s.clock.guess() / 1000
+	now := w.s.db.clock.guess() / 1000
 	w.polling--
 	if whole {
 		w.whole.underWay, w.whole.ended, w.whole.took = false, now, time.Since(begun).Milliseconds()
@@ -777,11 +777,11 @@ func (w *waits) readAt(names []string, at int64) {
 // has ended late, the same poll reads the topics from a time on before which that transaction had
 // written nothing, and a whole scan follows soon.
 func (w *waits) readWriters(ctx context.Context, poll int) error {
-	asked := w.s.clock.guess() / 1000
+	asked := w.s.db.clock.guess() / 1000
 	var seen []string
-	err := w.s.read(ctx, func() *step {
+	err := w.s.db.read(ctx, func() *step {
 		seen = nil
-		return w.s.step().add("writers", nil, func(rows scanner) error {
+		return w.s.db.step().add("writers", nil, func(rows scanner) error {
 			var id string
 			err := rows.Scan(&id)
 			seen = append(seen, id)
@@ -813,7 +813,7 @@ func (w *waits) search(ctx context.Context, names []string) error {
 	w.mu.Lock()
 	w.raise(names, noScanStart+1)
 	w.mu.Unlock()
-	until := behind(w.s.clock.guess()) // not before the scan starts that were just set
+	until := behind(w.s.db.clock.guess()) // not before the scan starts that were just set
 	for {
 		w.mu.Lock()
 		step := w.step
@@ -824,7 +824,7 @@ func (w *waits) search(ctx context.Context, names []string) error {
 		}
 		begun := time.Now()
 		starts := slices.Repeat([]int64{from}, len(names))
-		_, next, err := w.s.readNext(ctx, names, starts, &until, true)
+		_, next, err := w.s.claims.readNext(ctx, names, starts, &until, true)
 		switch {
 		case errors.Is(err, errStatementTimeout) && step > 1:
 			w.stepTook(time.Since(begun))

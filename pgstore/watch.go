@@ -34,7 +34,7 @@ func (s *Store) watch() {
 		case <-tick.C:
 			err = s.checkTables(s.life)
 		case <-check.C:
-			err = s.checkServer(s.life)
+			err = s.given.checkServer(s.life)
 		case <-s.closing:
 			return
 		}
@@ -55,7 +55,7 @@ func (s *Store) sweeps() {
 		case <-s.closing:
 			return
 		}
-		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
+		if err := s.remover.sweep(s.life); err != nil && s.life.Err() == nil {
 			s.opt.Logger.Debug("postgres store: not all that is past its retention was removed", "error", err)
 		}
 	}
@@ -64,11 +64,11 @@ func (s *Store) sweeps() {
 // checkTables checks that the tables are still those that were opened, and stops the store if they
 // are not. Through the table store it also exchanges clocks with other processes.
 func (s *Store) checkTables(ctx context.Context) error {
-	d, err := s.readStore(ctx)
+	d, err := s.db.readStore(ctx)
 	if err != nil {
 		return err
 	}
-	switch last := s.clock.keptMicros(); {
+	switch last := s.db.clock.keptMicros(); {
 	case d.identity != s.data.identity:
 		return s.calls.Fail(fmt.Errorf("the tables in schema %s are those of another store than was opened: %w", s.opt.Schema, punctual.ErrStoreFailed))
 	case d.timeline == s.data.timeline && d.steps <= s.data.steps && d.micros < last-restored.Microseconds():
@@ -77,44 +77,44 @@ func (s *Store) checkTables(ctx context.Context) error {
 	if d.timeline != s.data.timeline {
 		// A promotion begins another timeline. The clock may have gone back by what the standby did
 		// not have, and keepClock writes it down anew.
-		s.clock.forgetKept()
+		s.db.clock.forgetKept()
 	}
-	if d, err = s.currentEpoch(ctx, d); err != nil {
+	if d, err = s.db.currentEpoch(ctx, d); err != nil {
 		return err
 	}
 	s.data = d
-	s.clock.kept(d.micros, d.steps)
-	if s.clock.rule.Due(s.clock.here(), time.UnixMicro(s.clock.latestMicros()).Sub(time.UnixMicro(d.server))) {
-		return s.followServer(ctx)
+	s.db.clock.kept(d.micros, d.steps)
+	if s.db.clock.rule.Due(s.db.clock.here(), time.UnixMicro(s.db.clock.latestMicros()).Sub(time.UnixMicro(d.server))) {
+		return s.steps.followServer(ctx)
 	}
 	if !d.carried {
-		s.carryOver(d.clockSteps)
+		s.steps.carryOver(d.clockSteps)
 	}
-	return s.keepClock(ctx, d.server)
+	return s.db.keepClock(ctx, d.server)
 }
 
 // keepClock writes down how far the clock is, if it has moved by tickEvery since any process last
 // wrote it down. server is the server's own clock. While that is behind, the store's clock pauses.
 // Then keepClock writes down any difference, so that all processes pause at the time of the one
 // that is ahead.
-func (s *Store) keepClock(ctx context.Context, server int64) error {
-	latest, _ := s.clock.args()
+func (db *database) keepClock(ctx context.Context, server int64) error {
+	latest, _ := db.clock.args()
 	at := latest[0]
 	ahead := tickEvery.Microseconds()
 	if server < at-time.Millisecond.Microseconds() {
 		ahead = 1
 	}
-	if at < s.clock.keptMicros()+ahead {
+	if at < db.clock.keptMicros()+ahead {
 		return nil
 	}
-	return s.writeClockAt(ctx, at, latest[1])
+	return db.writeClockAt(ctx, at, latest[1])
 }
 
 // writeClockAt writes down the time at, which this process has heard after so many steps.
-func (s *Store) writeClockAt(ctx context.Context, at, steps int64) error {
-	err := s.write(ctx, func() *step { return s.step().add("store_clock", []any{at, steps}, nil) })
+func (db *database) writeClockAt(ctx context.Context, at, steps int64) error {
+	err := db.write(ctx, func() *step { return db.step().add("store_clock", []any{at, steps}, nil) })
 	if err == nil {
-		s.clock.wrote(at, steps)
+		db.clock.wrote(at, steps)
 	}
 	return err
 }
@@ -124,8 +124,8 @@ func (s *Store) writeClockAt(ctx context.Context, at, steps int64) error {
 func (s *Store) writeClock() {
 	ctx, end := context.WithTimeout(context.Background(), writeClockTimeout)
 	defer end()
-	latest, _ := s.clock.args()
-	if err := s.writeClockAt(ctx, latest[0], latest[1]); err != nil {
+	latest, _ := s.db.clock.args()
+	if err := s.db.writeClockAt(ctx, latest[0], latest[1]); err != nil {
 		s.opt.Logger.Debug("the store's clock was not written down", "error", err)
 	}
 }

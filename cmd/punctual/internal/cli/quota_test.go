@@ -87,8 +87,19 @@ func (s *releases) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 }
 
 // What a worker claims ahead of its slots, beyond the deliveries that --count asks for, is given
-// back and has used no attempt.
+// back and has used no attempt. Whether it has claimed ahead when the last delivery ends is a matter
+// of the order in which goroutines run, so this is tried until it has.
 func TestConsumeGivesBackWhatIsBeyondTheCount(t *testing.T) {
+	for range 50 {
+		if consumedBeyondTheCount(t) > 0 || t.Failed() {
+			return
+		}
+	}
+	t.Error("this test shows nothing: in no try anything was given back")
+}
+
+// consumedBeyondTheCount consumes 2000 of 3000 messages, and returns how many more were given back.
+func consumedBeyondTheCount(t *testing.T) (given int64) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(nil)
 		ms := make([]punctual.NewMessage, 3000)
@@ -102,9 +113,7 @@ func TestConsumeGivesBackWhatIsBeyondTheCount(t *testing.T) {
 		if lines := counted(t, back, "t", 4, 2000); len(lines) != 2000 {
 			t.Errorf("%d messages were printed, want 2000", len(lines))
 		}
-		if back.Load() == 0 {
-			t.Error("this test shows nothing: nothing was given back")
-		}
+		given = back.Load()
 		page, err := mem.List(t.Context(), punctual.ListQuery{Topic: "t", State: punctual.StateReady, Limit: 2000})
 		if err != nil || len(page.Messages) != 1000 {
 			t.Fatalf("%d messages are ready behind it, %v; want 1000", len(page.Messages), err)
@@ -118,6 +127,7 @@ func TestConsumeGivesBackWhatIsBeyondTheCount(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return given
 }
 
 // The copies for groups, which the run of a group makes, do not count as its deliveries.
