@@ -13,7 +13,7 @@ import (
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
-// name names a message.
+// messageName names a message.
 type messageName struct{ topic, id string }
 
 // row is a row of the table message, mostly one that a transaction has locked. It is a live

@@ -87,8 +87,8 @@ func (s *releases) Settle(ctx context.Context, ss []punctual.Settlement) ([]erro
 }
 
 // What a worker claims ahead of its slots, beyond the deliveries that --count asks for, is given
-// back and has used no attempt. Whether it has claimed ahead when the last delivery ends is a matter
-// of the order in which goroutines run, so this is tried until it has.
+// back and has used no attempt. Whether it has claimed ahead when the last delivery ends is a
+// matter of the order in which goroutines run, so this is tried until it has.
 func TestConsumeGivesBackWhatIsBeyondTheCount(t *testing.T) {
 	for range 50 {
 		if consumedBeyondTheCount(t) > 0 || t.Failed() {
