@@ -120,7 +120,7 @@ bench: ## Measure, and write the tables and charts of docs/performance.md and do
 	@tools/deps.sh tests bench
 	cd bench && go run . run -only '$(ONLY)' && go run . report
 docs: ## Write what programs make of docs: cli-commands.md, and the tables and charts of what was measured (3 minutes)
-	go generate ./internal/cli
+	go generate ./cmd/punctual/internal/cli
 	cd bench && go run . report
 testbench: deps ## Check and test the programs that measure, a module of their own (5 minutes)
 	cd bench && go vet ./... && $(TOOL) staticcheck ./... && go test -vet=off -shuffle=on ./...
