@@ -201,6 +201,39 @@ func TestLinesAreCounted(t *testing.T) {
 	}
 }
 
+// A type of pgstore has at most 45 methods, because Store had 138, each of which could reach every
+// field.
+func TestPgstoreIsMadeOfParts(t *testing.T) {
+	const most = 45
+	sources, err := ownSources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	methods := map[string]int{}
+	for _, s := range sources {
+		if path.Dir(s.path) != "pgstore" || strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				of := f.Recv.List[0].Type
+				if star, ok := of.(*ast.StarExpr); ok {
+					of = star.X
+				}
+				methods[of.(*ast.Ident).Name]++
+			}
+		}
+	}
+	if methods["Store"] == 0 {
+		t.Fatal("this test shows nothing: it has seen no method of Store")
+	}
+	for name, n := range methods {
+		if n > most {
+			t.Errorf("%s has %d methods, more than %d: divide it", name, n, most)
+		}
+	}
+}
+
 // A line of prose in a comment has at most 100 columns, a tab counted as four, so that two files
 // fit side by side. Drawings, code and the output of examples may be wider.
 func TestCommentsAreNarrow(t *testing.T) {

@@ -60,7 +60,7 @@ package pgstore
 // # Parts
 //
 // Store has the methods of the contract. They check what they are given, and hand it to a part:
-// database carries statements to the server and knows the clock and the epoch (run.go),
+// database carries statements to the server and knows the clock and the epoch (database.go),
 // topicSettings makes topics and changes them (settings.go), claims lease and end (claim.go),
 // inspector reads for people (inspect.go, finished.go, survey.go), remover removes (purge.go,
 // sweep.go), stepping steps the clock back (clock_step.go), guarantee knows how durable the server
@@ -103,7 +103,7 @@ package pgstore
 //
 // What the server has rolled back, because of a deadlock for instance, is tried again, ten times in
 // all at most. What the server has refused is a definite error. When the answer to a commit is lost
-// the error is ErrIndeterminate (run.go, errors.go).
+// the error is ErrIndeterminate (database.go, errors.go).
 //
 // Open checks the version and the durability of the server, and the store checks them again every
 // 30 s (durability.go). A transaction that changes messages or settings for a call raises
