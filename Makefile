@@ -47,7 +47,7 @@ deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, p
 # Half of the time goes into compiling where nothing is compiled yet. So the tests, the programs that they build and the linters have the
 # same flags, and all is compiled once. Each part runs though another one fails.
 test: export GOFLAGS := $(strip $(GOFLAGS) $(RACE))
-test: deps ## Run every test that is not slow, under the race detector, and check format and code (10 minutes)
+test: deps ## Run every test that is not slow, under the race detector, and check format and code (15 minutes on two cores)
 	$(if $(RACE),,@echo 'note: no C compiler found, so the tests run without the race detector')
 	@failed=0; try() { echo "+ $$*"; env "$$@" || failed=1; }; \
 	if [[ -n '$(TESTFLAGS)' ]]; then try $(GOTEST) -p 4 $(TESTFLAGS) ./...; exit $$failed; fi; \
