@@ -740,12 +740,15 @@ func leftOutTold(b *cronBench) {
 		}
 	}
 	b.wantCounts(2, 4, 2)
-	// An event that nobody takes is dropped when its time is over and a later event of a schedule
-	// comes, although the store itself tells of nothing here.
+	// An event that nobody takes is dropped when its time is over, although the store itself tells
+	// of nothing here. Durable stores do that by themselves from time to time.
 	b.at(9)
 	b.clock.Set(hour(9).Add(25 * time.Hour))
 	b.tick()
 	b.at(35, 5*time.Minute)
+	if err := storekit.SweepEvents(b.Context(), b.store); err != nil {
+		b.Fatal(err)
+	}
 	if ids := b.ids(events); slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, b.id(9)) }) {
 		b.Errorf("%s: an event that nobody took in 25 hours is still there: %q", promise.P10, ids)
 	}
