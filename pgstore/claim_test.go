@@ -276,3 +276,24 @@ func TestClaimBehindUndeliverable(t *testing.T) {
 	want("a claim of one behind 150 expired ones", 1, "first", 7, "claim", "undeliverable", "lock_free", "claim")
 	want("a claim of six that meets five expired ones and another", 6, "second", 2, "claim", "lock_free", "claim")
 }
+
+// P3: of the messages that a claim has found undeliverable, one whose lease somebody has extended
+// since is left alone: its holder works on it.
+func TestUndeliverableMeanwhileUnderALease(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true})
+	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "orders", ID: "m", MaxAttempts: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 1, Lease: time.Hour, Wait: time.Minute})
+	if err != nil || len(ds) != 1 {
+		t.Fatal(ds, err)
+	}
+	if err := s.claims.endMessages(t.Context(), "orders", []string{"m"}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Get(t.Context(), "orders", "m"); err != nil || m.State != punctual.StateLeased || m.Attempt != m.MaxAttempts {
+		t.Errorf("behind the end of what is undeliverable %+v, %v; want it leased, at its last attempt", m, err)
+	}
+	ackAll(t, s, ds...)
+}
