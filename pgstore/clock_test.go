@@ -99,3 +99,19 @@ func TestClockNeverGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// One step of the clock after the other is carried over: the goroutine that has done so for the
+// first does not keep the second from beginning.
+func TestCarriesStepAfterStep(t *testing.T) {
+	t.Parallel()
+	clock := storekit.NewManualClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	s := openStore(t, newPool(t, shared), &Options{Schema: fresh(), Migrate: true, OwnPool: true, NoListen: true, clock: clock})
+	for step := range int64(2) {
+		now := clock.Now().UnixMicro()
+		s.steps.carryOver(clockSteps{steps: step + 1, from: now + 1_000_000, to: now})
+		if s.steps.passed != step+1 {
+			t.Fatalf("step %d is not carried over", step+1)
+		}
+		waitUntil(t, "the step is carried over", func() bool { return !s.steps.carrying.Load() })
+	}
+}

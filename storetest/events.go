@@ -801,7 +801,7 @@ func (s *harness) sweepEvents() {
 // events behind them. An event that is not too old stays, and so does what a claim would make dead
 // and not drop.
 func eventsSweptBehind(s *harness) {
-	const stay = 129
+	const stay = 250 // more than a sweep reads at once
 	var ms []punctual.NewMessage
 	for i := range stay {
 		ms = append(ms, punctual.NewMessage{Topic: told, ID: fmt.Sprint("stays ", i), Due: noon.Add(-time.Hour)})
