@@ -60,12 +60,18 @@ package pgstore
 // # Parts
 //
 // Store has the methods of the contract. They check what they are given, and hand it to a part:
-// database carries statements to the server and knows the clock and the epoch (database.go),
-// topicSettings makes topics and changes them (settings.go), claims lease and end (claim.go),
-// inspector reads for people (inspect.go, finished.go, survey.go), remover removes (purge.go,
-// sweep.go), stepping steps the clock back (clock_step.go), guarantee knows how durable the server
-// is (durability.go), migrator brings the tables up to date (migrate.go), and waits has the claims
-// that wait (wait.go, notify.go). pushing, settling and amending are calls under way.
+//
+//   - database carries statements to the server, and knows the clock and the epoch (database.go).
+//   - topicSettings makes topics and changes them (settings.go).
+//   - claims lease messages, and end those that must not be delivered (claim.go).
+//   - waits has the claims that wait (wait.go, notify.go).
+//   - inspector reads for people (inspect.go, finished.go, survey.go).
+//   - remover removes (purge.go, sweep.go).
+//   - stepping steps the clock back (clock_step.go).
+//   - guarantee knows how durable the server is (durability.go).
+//   - migrator brings the tables up to date (migrate.go).
+//
+// A pushing, a settling and an amending are each a call under way.
 //
 // # Waiting
 //

@@ -17,7 +17,7 @@ var files embed.FS
 // names end in _back have no file, because loadStatements makes them from others.
 type statements map[string]string
 
-// fragments are the files that stand in others only.
+// fragments are the files that stand in others. Of these clock and named are statements as well.
 var fragments = []string{"clock", "info", "finished_columns", "insert", "line", "must_end", "named", "purgeable", "row"}
 
 // loadStatements reads the statements. In the files the schema is "punctual", and a name between

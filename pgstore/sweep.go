@@ -16,7 +16,7 @@ type remover struct{ db *database }
 // sweep removes what no answer depends on any more: dead messages, finished records and remembered
 // IDs past their retention, and the rows of deleted topics.
 func (r *remover) sweep(ctx context.Context) error {
-	expired, err := r.db.numbers(ctx, "topics_past_retention", r.db.reading())
+	expired, err := r.numbers(ctx, "topics_past_retention", r.db.reading())
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (r *remover) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	dropped, err := r.db.numbers(ctx, "topics_dropped", nil)
+	dropped, err := r.numbers(ctx, "topics_dropped", nil)
 	if err != nil {
 		return err
 	}
@@ -38,10 +38,10 @@ func (r *remover) sweep(ctx context.Context) error {
 }
 
 // numbers reads the numbers of topics that the statement returns.
-func (db *database) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
-	err = db.read(ctx, func() *step {
+func (r *remover) numbers(ctx context.Context, statement string, args []any) (found []int32, err error) {
+	err = r.db.read(ctx, func() *step {
 		found = nil
-		return db.step().add(statement, args, func(rows scanner) error {
+		return r.db.step().add(statement, args, func(rows scanner) error {
 			var n int32
 			err := rows.Scan(&n)
 			found = append(found, n)
@@ -55,7 +55,7 @@ func (db *database) numbers(ctx context.Context, statement string, args []any) (
 // are past their retention.
 func (r *remover) sweepPastRetention(ctx context.Context, number int32) error {
 	for _, sweep := range []string{"past_retention", "finished_past_retention"} {
-		if err := r.db.repeat(ctx, sweep, func() []any { return r.db.writing(number, sweepItems) }); err != nil {
+		if err := r.repeat(ctx, sweep, func() []any { return r.db.writing(number, sweepItems) }); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (r *remover) sweepTopic(ctx context.Context, topic droppedTopic, unless *in
 	if counted += left; err != nil {
 		return counted, err
 	}
-	if err := r.db.repeat(ctx, "finished_sweep", func() []any { return []any{topic.number, sweepItems} }); err != nil {
+	if err := r.repeat(ctx, "finished_sweep", func() []any { return []any{topic.number, sweepItems} }); err != nil {
 		return counted, err
 	}
 	return counted, r.db.write(ctx, func() *step { return r.db.step().add("topic_swept", []any{topic.number}, nil) })
@@ -99,12 +99,12 @@ func (r *remover) sweepTopic(ctx context.Context, topic droppedTopic, unless *in
 
 // repeat runs a statement that removes some rows, each time in a transaction of its own, until it
 // finds none.
-func (db *database) repeat(ctx context.Context, statement string, args func() []any) error {
+func (r *remover) repeat(ctx context.Context, statement string, args func() []any) error {
 	for {
 		var n int64
-		err := db.write(ctx, func() *step {
-			x := db.step()
-			x.Queue(db.sql.text(statement), args()...).Query(func(rows pgx.Rows) error {
+		err := r.db.write(ctx, func() *step {
+			x := r.db.step()
+			x.Queue(r.db.sql.text(statement), args()...).Query(func(rows pgx.Rows) error {
 				rows.Close()
 				n = rows.CommandTag().RowsAffected()
 				return rows.Err()

@@ -207,7 +207,7 @@ func TestDeletionCountsBesideSweeps(t *testing.T) {
 	go func() {
 		met := 0 // sweeps that have met the deleted topic
 		for ctx.Err() == nil {
-			numbers, err := other.db.numbers(ctx, "topics_dropped", nil)
+			numbers, err := other.remover.numbers(ctx, "topics_dropped", nil)
 			if err == nil && len(numbers) > 0 {
 				err = other.remover.sweep(ctx)
 				met++

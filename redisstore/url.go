@@ -58,7 +58,7 @@ func OpenURL(ctx context.Context, text string, o *Options) (*Store, error) {
 // closes the client.
 func Connect(text string) (redis.UniversalClient, error) {
 	client, o, err := connectURL(text, nil)
-	if none := (Options{}); err == nil && (o.Prefix != "" || o.Replicas != 0 || o.Durability != none.Durability) {
+	if err == nil && (o.Prefix != "" || o.Replicas != 0 || o.Durability != "") {
 		return nil, errors.Join(badURL("prefix, durability and replicas are options of a store"), client.Close())
 	}
 	return client, err

@@ -256,11 +256,15 @@ type Info struct {
 	// begin again after the step. Zero otherwise.
 	Ahead time.Time
 	// Problem says in English why the schedule does not come as its Spec says, and what to do. It
-	// is empty when all is well; a pause and an end are no problems. The problems: this program
-	// does not know the zone, or a newer program has written the schedule, so that there are no
-	// Words and no Next; the message in T@cron is no schedule, or dead, or somebody has moved it
-	// (Put mends the last two); times that lie ahead are decided (Ahead); a time has been overdue
-	// for ten seconds; or times are left out because of an occurrence on which nobody works.
+	// is empty when all is well; a pause and an end are no problems. Problems are:
+	//
+	//   - This program does not know the zone, or a newer program has written the schedule, so that
+	//     there are no Words and no Next.
+	//   - The message in T@cron is no schedule, or dead, or somebody has moved it. Put mends the
+	//     last two.
+	//   - Times that lie ahead are decided (Ahead).
+	//   - A time has been overdue for ten seconds.
+	//   - Times are left out because of an occurrence on which nobody works.
 	Problem string
 	// ProblemSince is the first time of the schedule that the Problem concerns: the one that is
 	// overdue, that of the occurrence on which nobody works, or one that lies ahead. Zero if that

@@ -33,10 +33,10 @@ type Holder struct {
 	Token string
 }
 
-// Holders makes a file of tokens and returns it with everybody who sends requests: the holders of
-// one action each, in all topics and in some; of all actions, also with the audit topic; of all but
-// one; of inspect and admin together; and those who are to get nothing, because they have no token,
-// or one that does not count.
+// Holders makes a file of tokens and returns it with everybody who sends requests. These are the
+// holders of one action each, in all topics and in some; of all actions, also with the audit topic;
+// of all but one; and of inspect and admin together. Others are to get nothing, because they have
+// no token, or one that does not count.
 func Holders(t testing.TB) (*tokens.File, []Holder) {
 	t.Helper()
 	now := time.Now()
