@@ -40,7 +40,7 @@ var architecture = map[string]rule{
 	"limits":                 {},
 	"event":                  {ours: []string{"."}},
 	"schedule":               {ours: []string{"limits", ".", "storekit", "internal/cron", "schedule/internal/rule"}},
-	"schedule/internal/rule": {ours: []string{"internal/cron"}},
+	"schedule/internal/rule": {ours: []string{"storekit", "internal/cron"}},
 	"bulk":                   {ours: []string{".", "storekit"}},
 	"reconcile":              {ours: []string{"limits", ".", "storekit"}},
 	"worker":                 {ours: []string{"event", "limits", ".", "schedule", "storekit", "internal/batch", "internal/cron", "internal/duties"}},

@@ -161,62 +161,6 @@ type Store interface {
 	Close() error
 }
 
-// NewMessage is a message to be pushed.
-type NewMessage struct {
-	// Topic is required: 1 to 128 bytes of [A-Za-z0-9._:/-]. A companion topic has "@" and 1 to 64
-	// bytes of [A-Za-z0-9._-] behind that, as in orders@events; see Store.
-	Topic string
-	// ID names the message within its topic: 1 to 128 printable ASCII bytes. When it is empty the
-	// store makes a ULID: one that is ordered by time (storekit.NewID), or one that follows from
-	// the key of a push that can be sent again (storekit.IDOfKey).
-	ID string
-	// Body is at most as long as the store allows, by default 1 MiB (limits.DefaultMaxBody). An
-	// empty Body is stored as nil.
-	Body []byte
-	// Headers are at most limits.MaxHeaderBytes in all, names and values together. Both may be any
-	// bytes, and a name may be empty. An empty map is stored as nil.
-	Headers map[string]string
-	// Due is the time at which to deliver the message, rounded up to whole milliseconds. If it lies
-	// in the past the message is due at once. The zero Time means Delay after the store's clock. A
-	// time before the year 1 or after limits.MaxDue is ErrInvalid.
-	Due time.Time
-	// Delay is the time from the moment of storing, by the store's clock, until the message is due,
-	// rounded up to whole milliseconds. A negative Delay, one that leads beyond limits.MaxDue, and
-	// one that is given together with Due are ErrInvalid.
-	Delay time.Duration
-	// MaxAttempts takes the place of Settings.MaxAttempts for this message: 1 to
-	// limits.MaxAttemptsLimit. 0, the default, follows the topic's setting. A negative number is
-	// ErrInvalid.
-	MaxAttempts int
-	// ExpireAfter is how long after its due time the message may still be delivered, rounded up to
-	// whole milliseconds. It counts from Message.FirstDue, so that a reschedule or requeue moves
-	// the expiry and a retry or snooze does not. 0, the default, is without end; a negative one is
-	// ErrInvalid. An expiry beyond limits.MaxDue is no error, because nothing is due then:
-	// Message.Expires is the millisecond after limits.MaxDue.
-	ExpireAfter time.Duration
-	// DropExpired has the message dropped when it expires; otherwise it becomes dead with
-	// ReasonExpired.
-	DropExpired bool
-	// Remember takes the place of Settings.DedupeWindow for this message: how long its ID stays in
-	// use after the message has finished. It is rounded up to whole milliseconds and at most
-	// limits.MaxFinishedRetention. 0, the default, follows the topic's setting.
-	Remember time.Duration
-	// Timeout is how long a handler may work on the message. A Worker counts it from the claim and
-	// ends the context of the handler then, in the place of its own timeouts; whoever claims
-	// without a Worker reads the time from Message.Timeout. It is rounded up to whole milliseconds
-	// and at most limits.MaxTimeout; 0, the default, leaves the time to the Worker. A negative one
-	// is ErrInvalid.
-	Timeout time.Duration
-	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
-	IfExists IfExists
-	// IfDue, with IfExistsReplace, replaces only a stored message whose Due is this instant, so
-	// that a program which has read a message does not overwrite what somebody else has made of it
-	// since. If the stored message is due at another instant, or no message has the ID, the push
-	// fails with ErrChanged. The Due of a dead message counts as well. IfDue is rounded up to whole
-	// milliseconds; the zero Time sets no condition. An IfDue with another IfExists is ErrInvalid.
-	IfDue time.Time
-}
-
 // IfExists says what a push does when its ID is already in use: when its topic holds a message with
 // the ID in any state, or remembers the ID of a finished one (Settings.DedupeWindow,
 // NewMessage.Remember).

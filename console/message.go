@@ -37,7 +37,7 @@ type messagePage struct {
 }
 
 // Attributes returns the attributes of the message that are set. The key of the label of an
-// attribute is "message." with its name.
+// attribute is "attribute." with its name.
 func (p *messagePage) Attributes() []wire.Attribute {
 	return wire.AttributesToShow(storekit.AttributesOf(&p.Info.Message))
 }

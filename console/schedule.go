@@ -21,7 +21,9 @@ type schedulePage struct {
 	// Fields are those of scheduleFields, under the names of the fields of the form that changes
 	// the schedule.
 	Fields facts
-	Body   *bodyView
+	// Attributes are those of its messages.
+	Attributes []wire.Attribute
+	Body       *bodyView
 	// Headers are those headers of the schedule's definition that may be shown, Hidden is how many
 	// may not. Those that Punctual adds to each occurrence are in neither.
 	Headers []header
@@ -74,7 +76,7 @@ func (c *call) schedulePage() (*schedulePage, error) {
 		}
 		p.Messages = append(p.Messages, path)
 	}
-	p.Fields = c.scheduleFacts(&s.Schedule)
+	p.Fields, p.Attributes = c.scheduleFacts(&s.Schedule), wire.AttributesToShow(s.Schedule.Attributes())
 	if p.Headers, p.Hidden = c.headers(s.Headers); !c.console.options.HideBodies {
 		p.Body = bodyAs(s.Body, c.get("body"))
 	}
@@ -92,9 +94,6 @@ func (c *call) scheduleFacts(s *schedule.Schedule) (f facts) {
 	}
 	for _, name := range []string{"grace", "spread", "except", "limit", "max_dead", "max_attempts", "expire"} {
 		f.add(name, text[name])
-	}
-	for _, attribute := range wire.AttributesToShow(s.Attributes()) {
-		f.add(attribute.Name, attribute.Value)
 	}
 	f.addTime("from", s.From, c.look.zone)
 	f.addTime("until", s.Until, c.look.zone)

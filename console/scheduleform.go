@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual/access"
 	"github.com/punctualmq/punctual/audit"
 	"github.com/punctualmq/punctual/internal/notation"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -36,6 +37,7 @@ type scheduleFormPage struct {
 	Overlaps   []choice
 	Missed     []choice
 	Topics     []string
+	Attributes []string
 	// Preview says when the schedule comes, Wrong what is wrong with the fields. At most one of
 	// them is set; without an expression and with sound fields neither is.
 	Preview *schedule.Times
@@ -71,7 +73,7 @@ func (c *call) scheduleFields(s *schedule.Schedule) []scheduleField {
 	instant := func(name string, t *time.Time) scheduleField {
 		return scheduleField{name, c.frame("").Input(*t), func(string) (err error) { *t, err = c.instant(name); return err }}
 	}
-	return []scheduleField{
+	fields := []scheduleField{
 		text("spec", &s.Spec), text("zone_name", &s.Zone),
 		{"overlap", s.Overlap.String(), func(v string) (err error) { s.Overlap, err = schedule.ParseOverlap(v); return err }},
 		{"missed", s.Missed.String(), func(v string) (err error) { s.Missed, err = schedule.ParseMissed(v); return err }},
@@ -83,9 +85,20 @@ func (c *call) scheduleFields(s *schedule.Schedule) []scheduleField {
 		{"limit", numberOf(int(s.Limit)), func(v string) (err error) { s.Limit, err = parseCount(v); return err }},
 		count("max_dead", &s.MaxDead), count("max_attempts", &s.MaxAttempts), duration("expire", &s.ExpireAfter),
 		{"drop", map[bool]string{true: "true"}[s.DropExpired], func(v string) error { s.DropExpired = v != ""; return nil }},
-		duration("remember", &s.Remember), duration("timeout", &s.Timeout),
 		{"headers", headerLines(s.Headers), func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
 	}
+	attributes := s.Attributes()
+	for _, a := range &wire.AttributeFields {
+		f := duration(a.Name, a.Value(&attributes))
+		set := f.set
+		f.set = func(typed string) error {
+			err := set(typed)
+			s.SetAttributes(attributes)
+			return err
+		}
+		fields = append(fields, f)
+	}
+	return fields
 }
 
 // scheduleTexts returns the texts of all fields of the form, by name.
@@ -234,6 +247,9 @@ func (c *call) showFormOf(p *scheduleFormPage, s schedule.Schedule) error {
 		if c.form.Has("was_" + name) {
 			p.Was[name] = c.field("was_" + name)
 		}
+	}
+	for _, a := range &wire.AttributeFields {
+		p.Attributes = append(p.Attributes, a.Name)
 	}
 	p.Overlaps = c.choices("overlap.", []string{"skip", "allow", "replace"}, p.Fields["overlap"])
 	p.Missed = c.choices("missed.", []string{"latest", "all", "none"}, p.Fields["missed"])

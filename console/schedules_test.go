@@ -277,7 +277,7 @@ func TestScheduleHandsAttributesOn(t *testing.T) {
 	}
 	page, edit := r.page("/topics/reports/schedules/daily"), r.page("/topics/reports/schedules/daily/edit")
 	for _, a := range wire.AttributesToShow(full) {
-		if label := languages[0].text("schedule." + a.Name); !strings.Contains(page, label) || !strings.Contains(page, a.Value) {
+		if label := languages[0].text("attribute." + a.Name); !strings.Contains(page, label) || !strings.Contains(page, a.Value) {
 			t.Errorf("the page of the schedule does not show %s, which is %s", a.Name, a.Value)
 		}
 		if !strings.Contains(edit, `name="`+a.Name+`" value="`+a.Value+`"`) {

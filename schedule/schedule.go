@@ -84,9 +84,9 @@ type Schedule struct {
 	// UTF-8, at most limits.MaxHeaderBytes less 1 KiB, and no name begins with "punctual-".
 	Body    []byte
 	Headers map[string]string
-	// MaxAttempts, ExpireAfter, DropExpired, Remember and Timeout are those of the occurrences; see
-	// NewMessage. ExpireAfter counts from the time at which an occurrence is due, so that one which
-	// makes up for a missed time can have expired.
+	// MaxAttempts and the fields below it are those of the occurrences; see punctual.NewMessage.
+	// ExpireAfter counts from the time at which an occurrence is due, so that one which makes up
+	// for a missed time can have expired.
 	MaxAttempts int
 	ExpireAfter time.Duration
 	DropExpired bool
@@ -203,7 +203,7 @@ func (s *Schedule) definition() (rule.Definition, error) {
 		Overlap: storedOverlaps[s.Overlap], Missed: storedMissed[s.Missed], Grace: millisUp(grace),
 		Limit: s.Limit, MaxDead: s.MaxDead,
 		Headers: maps.Clone(s.Headers), MaxAttempts: s.MaxAttempts, Expire: millisUp(s.ExpireAfter), DropExpired: s.DropExpired,
-		Remember: millisUp(s.Remember), Timeout: millisUp(s.Timeout),
+		Attributes: rule.NewAttributes(s.Attributes()),
 	}
 	if len(d.Headers) == 0 {
 		d.Headers = nil
@@ -252,12 +252,11 @@ func (s *Schedule) check(grace time.Duration) error {
 		return s.errorf(punctual.ErrInvalid, "%d attempts: use 1 to %d, or 0 for the topic's", s.MaxAttempts, limits.MaxAttemptsLimit)
 	case s.ExpireAfter < 0:
 		return s.errorf(punctual.ErrInvalid, "expiry %v is negative: use 0 for none", s.ExpireAfter)
-	case s.Remember < 0 || s.Remember > limits.MaxFinishedRetention:
-		return s.errorf(punctual.ErrInvalid, "ID remembered for %v: use at most %v, or 0 for the topic's window", s.Remember, limits.MaxFinishedRetention)
-	case s.Timeout < 0 || s.Timeout > limits.MaxTimeout:
-		return s.errorf(punctual.ErrInvalid, "a timeout of %v: use at most %v, or 0 for that of the handler", s.Timeout, limits.MaxTimeout)
 	case s.From.After(limits.MaxDue) || s.Until.After(limits.MaxDue):
 		return s.errorf(punctual.ErrInvalid, "a bound is after %s", limits.MaxDue.Format(time.RFC3339))
+	}
+	if err := s.Attributes().Check(); err != nil {
+		return fmt.Errorf("schedule %s in %s: %w", s.Name, s.Topic, err)
 	}
 	return nil
 }
@@ -269,14 +268,16 @@ var (
 
 // scheduleOf is the inverse of Schedule.definition.
 func scheduleOf(topic, name string, d *rule.Definition) Schedule {
-	return Schedule{
+	s := Schedule{
 		Topic: topic, Name: name, Spec: d.Spec, Zone: d.Zone, From: timeOf(d.From), Until: timeOf(d.Until), Except: d.Except,
 		Spread:  durationOf(d.Spread),
 		Overlap: Overlap(max(slices.Index(storedOverlaps[:], d.Overlap), 0)), Missed: Missed(max(slices.Index(storedMissed[:], d.Missed), 0)),
 		Grace: durationOf(d.Grace), Limit: d.Limit, MaxDead: d.MaxDead,
 		Body: d.Body(), Headers: d.Headers, MaxAttempts: d.MaxAttempts, ExpireAfter: durationOf(d.Expire),
-		DropExpired: d.DropExpired, Remember: durationOf(d.Remember), Timeout: durationOf(d.Timeout),
+		DropExpired: d.DropExpired,
 	}
+	s.SetAttributes(d.Attributes.Attributes)
+	return s
 }
 
 func checkScheduleName(topic, name string) error {
@@ -448,11 +449,12 @@ func occurrence(topic, name, id string, d *rule.Definition, at, due int64, manua
 	if manual != "" {
 		headers[HeaderManual] = manual
 	}
-	return punctual.NewMessage{
+	m := punctual.NewMessage{
 		Topic: topic, ID: id, Body: d.Body(), Headers: headers, Due: timeOf(due), MaxAttempts: d.MaxAttempts,
-		ExpireAfter: durationOf(d.Expire), DropExpired: d.DropExpired, Remember: durationOf(d.Remember),
-		Timeout: durationOf(d.Timeout),
+		ExpireAfter: durationOf(d.Expire), DropExpired: d.DropExpired,
 	}
+	d.Attributes.SetNew(&m)
+	return m
 }
 
 // stampOf is t in Unix milliseconds, rounded down; 0 for the zero Time.

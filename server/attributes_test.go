@@ -15,15 +15,15 @@ import (
 func TestAttributesAreHandedOn(t *testing.T) {
 	r := newRig(t, nil)
 	full := attributesrig.Full(t)
-	query, members := "?in=1h", `{"spec":"@daily"`
+	query, schedule, members := "?in=1h", `{"spec":"@daily"`, members()
 	for _, a := range wire.AttributesToShow(full) {
 		query += "&" + a.Name + "=" + a.Value
-		members += `,"` + a.Name + `":"` + a.Value + `"`
-		if !slices.ContainsFunc(attributeParams, func(p param) bool { return p.name == a.Name }) {
+		schedule += `,"` + a.Name + `":"` + a.Value + `"`
+		if !slices.ContainsFunc(attributeParams(), func(p param) bool { return p.name == a.Name }) {
 			t.Errorf("attributeParams has no %s", a.Name)
 		}
-		if attributeMembers()["Attributes."+a.Name] == nil {
-			t.Errorf("attributeMembers has no %s", a.Name)
+		if members["Attributes."+a.Name] == nil {
+			t.Errorf("the schema has no %s", a.Name)
 		}
 	}
 	r.ask("PUT /v1/topics/a/messages/1"+query, "body").want(t, http.StatusCreated)
@@ -34,8 +34,8 @@ func TestAttributesAreHandedOn(t *testing.T) {
 	if got := storekit.AttributesOf(&m.Message); got != full {
 		t.Errorf("pushed with %s: %+v, want %+v", query, got, full)
 	}
-	stored := decode[wire.Schedule](t, r.ask("PUT /v1/topics/a/schedules/b", members+"}").want(t, http.StatusCreated))
+	stored := decode[wire.Schedule](t, r.ask("PUT /v1/topics/a/schedules/b", schedule+"}").want(t, http.StatusCreated))
 	if s, err := stored.ScheduleItem.Schedule("a", "b"); err != nil || s.Attributes() != full {
-		t.Errorf("%s}: %+v, %v; want %+v", members, s, err, full)
+		t.Errorf("%s}: %+v, %v; want %+v", schedule, s, err, full)
 	}
 }

@@ -77,7 +77,11 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 	if m.IfDue, err = wire.ParseIfDue(c.param("if_due")); err != nil {
 		return m, err
 	}
-	a, err := c.attributes()
+	var given wire.Attributes
+	for _, f := range &wire.AttributeFields {
+		*f.Member(&given) = wire.Given(c.param(f.Name))
+	}
+	a, err := given.Read()
 	if err != nil {
 		return m, err
 	}

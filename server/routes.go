@@ -3,7 +3,6 @@ package server
 import (
 	"math"
 	"net/http"
-	"slices"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/access"
@@ -139,13 +138,13 @@ var (
 	paramAfter = param{name: "after", in: inQuery, text: "Continues a list: next of the page before; empty: the first page.", mayBeEmpty: true}
 	paramFrom  = param{name: "from", in: inQuery, text: "Only messages at this time or later.", schema: instant()}
 	paramTo    = param{name: "to", in: inQuery, text: "Only messages before this time.", schema: instant()}
-	pushParams = append(slices.Clone(whenParams), []param{
+	pushParams = params(whenParams, []param{
 		{name: "if_exists", in: inQuery, text: "What to do when the ID is already in use. Default keep.", values: ifExistsWords},
 		{name: "max_attempts", in: inQuery, text: "How many deliveries it gets; left out: as the topic says.", schema: count(0, limits.MaxAttemptsLimit)},
 		{name: "expire", in: inQuery, text: "Do not deliver any more this long after the due time.", schema: length()},
 		{name: "drop_expired", in: inQuery, text: "Drop it when it expires, instead of keeping it among the dead.", values: []string{"true", "false"}},
 		{name: "if_due", in: inQuery, text: "With if_exists=replace: replace only a message that is due at this time; otherwise the answer is 409.", schema: instant()},
-	}...)
+	}, attributeParams())
 	claimParams = []param{
 		{name: "max", in: inQuery, text: "How many messages at most. Default 1.", schema: count(1, limits.MaxClaim)},
 		{name: "wait", in: inQuery, text: "How long to wait when nothing is due, at most max_wait of GET /v1. Default 0s.", schema: length()},
@@ -180,6 +179,14 @@ var (
 		{Change: "reschedule", Topic: "mail", ID: "m2", When: wire.When{In: "1h"}},
 	}}
 )
+
+// attributeParams returns the parameters for the attributes of a message.
+func attributeParams() (out []param) {
+	for _, f := range &wire.AttributeFields {
+		out = append(out, param{name: f.Name, in: inQuery, text: "Say " + f.Help + ".", schema: length()})
+	}
+	return out
+}
 
 func params(groups ...any) []param {
 	var out []param
@@ -256,7 +263,7 @@ func messageRoutes() []*route {
 	return []*route{
 		{
 			method: http.MethodPost, path: pathMessages, action: access.Push, body: bodyMessage,
-			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(limits.MaxIDBytes)}, pushParams, attributeParams),
+			params: params(paramTopic, param{name: "id", in: inQuery, text: "The message's ID; left out: a new one.", schema: name(limits.MaxIDBytes)}, pushParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "push", summary: "Push a message: the request's body is the message itself",
 			detail: "Headers Punctual-Header-NAME and Content-Type become headers of the message. An Idempotency-Key becomes the ID, " +
@@ -265,7 +272,7 @@ func messageRoutes() []*route {
 			handle: (*call).pushOne,
 		},
 		{
-			method: http.MethodPut, path: pathMessage, action: access.Push, body: bodyMessage, params: params(paramTopic, paramID, pushParams, attributeParams),
+			method: http.MethodPut, path: pathMessage, action: access.Push, body: bodyMessage, params: params(paramTopic, paramID, pushParams),
 			answer: wire.PushResult{}, statuses: created, errors: pushErrors,
 			id: "pushWithID", summary: "Push a message with an ID, so that it can be sent again", handle: (*call).pushOne,
 		},

@@ -123,7 +123,9 @@ func members() map[string]object {
 		"Problem.status":            count(400, 599),
 		"Problem.code":              words(wire.Codes()...),
 	}
-	maps.Copy(of, attributeMembers())
+	for _, f := range &wire.AttributeFields {
+		of["Attributes."+f.Name] = length()
+	}
 	maps.Copy(of, scheduleMembers())
 	return of
 }

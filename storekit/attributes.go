@@ -59,8 +59,8 @@ func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout = a.R
 // Set gives m the attributes a.
 func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remember, a.Timeout }
 
-// check returns an ErrInvalid that says which attribute no push may have, or nil.
-func (a Attributes) check() error {
+// Check returns an ErrInvalid that says which attribute no push may have, or nil.
+func (a Attributes) Check() error {
 	if a.Remember < 0 || a.Remember > limits.MaxFinishedRetention {
 		return Invalidf("ID remembered for %v: use at most %v, or 0 for the topic's window", a.Remember, limits.MaxFinishedRetention)
 	}

@@ -47,7 +47,7 @@ func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if m.ExpireAfter < 0 {
 		return Invalidf("expiry %v lies before the due time: use a positive duration, or 0 for never", m.ExpireAfter)
 	}
-	if err := NewAttributes(m).check(); err != nil {
+	if err := NewAttributes(m).Check(); err != nil {
 		return err
 	}
 	if m.IfExists > punctual.IfExistsReplaceDead {

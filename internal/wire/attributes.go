@@ -8,8 +8,9 @@ import (
 )
 
 // Attributes are the members of storekit.Attributes, in a message to push, a delivery, a stored
-// message and a schedule alike. The structs of these embed Attributes, so that in this package only
-// this file and schedule.go name an attribute.
+// message and a schedule alike. The structs of these embed Attributes. Only this file names an
+// attribute; the parameters of HTTP, the flags of the command line and the form of a schedule are
+// made from AttributeFields.
 type Attributes struct {
 	// Remember is the message's own duplicate window: how long after its end a push with the same
 	// ID is a duplicate. Left out means the topic's.
@@ -19,25 +20,54 @@ type Attributes struct {
 	Timeout Given `json:"timeout,omitzero"`
 }
 
-// attributesOf returns the attributes of a message as they stand in JSON.
-func attributesOf(a storekit.Attributes) Attributes {
-	return Attributes{Remember: Given(DurationText(a.Remember)), Timeout: Given(DurationText(a.Timeout))}
+// AttributeField is an attribute in the interfaces. Each is a length of time.
+type AttributeField struct {
+	// Name is that of the member in JSON, of the parameter in a query, and of the flag.
+	Name string
+	// Help says what the attribute is for.
+	Help string
+	// Member is where the attribute stands in a body of JSON, Value where a store has it.
+	Member func(*Attributes) *Given
+	Value  func(*storekit.Attributes) *time.Duration
 }
 
-// read returns the attributes as a store takes and returns them, or an ErrInvalid that names the
-// member.
-func (a Attributes) read() (out storekit.Attributes, err error) {
-	if out.Remember, err = ParseDurationText("remember", string(a.Remember)); err != nil {
-		return out, err
+// AttributeFields are all attributes, in the order in which people see them.
+var AttributeFields = [...]AttributeField{
+	{
+		"remember", "for how long after a message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)",
+		func(a *Attributes) *Given { return &a.Remember },
+		func(a *storekit.Attributes) *time.Duration { return &a.Remember },
+	},
+	{
+		"timeout", "for how long a handler may work on a message (default: as the worker says)",
+		func(a *Attributes) *Given { return &a.Timeout },
+		func(a *storekit.Attributes) *time.Duration { return &a.Timeout },
+	},
+}
+
+// attributesOf returns the attributes of a message as they stand in JSON.
+func attributesOf(a storekit.Attributes) (out Attributes) {
+	for _, f := range &AttributeFields {
+		*f.Member(&out) = Given(DurationText(*f.Value(&a)))
 	}
-	out.Timeout, err = ParseDurationText("timeout", string(a.Timeout))
-	return out, err
+	return out
+}
+
+// Read returns the attributes as a store takes and returns them, or an ErrInvalid that names the
+// member.
+func (a Attributes) Read() (out storekit.Attributes, err error) {
+	for _, f := range &AttributeFields {
+		if *f.Value(&out), err = ParseDurationText(f.Name, string(*f.Member(&a))); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // answered returns the attributes of an answer. A member that cannot be read is an
 // ErrIndeterminate, because no server of this interface sends one.
 func (a Attributes) answered() (storekit.Attributes, error) {
-	out, err := a.read()
+	out, err := a.Read()
 	if err != nil {
 		return out, strangeAnswer("%v", err)
 	}
@@ -49,22 +79,20 @@ type Attribute struct{ Name, Value string }
 
 // AttributesToShow returns those attributes that are set.
 func AttributesToShow(a storekit.Attributes) (shown []Attribute) {
-	if a.Remember != 0 {
-		shown = append(shown, Attribute{"remember", DurationText(a.Remember)})
-	}
-	if a.Timeout != 0 {
-		shown = append(shown, Attribute{"timeout", DurationText(a.Timeout)})
+	for _, f := range &AttributeFields {
+		if d := *f.Value(&a); d != 0 {
+			shown = append(shown, Attribute{f.Name, DurationText(d)})
+		}
 	}
 	return shown
 }
 
 // attributes appends the members of a, as attributesOf spells them.
 func (w *jsonWriter) attributes(a storekit.Attributes) {
-	if a.Remember != 0 {
-		w.text(`,"remember":`, DurationText(a.Remember))
-	}
-	if a.Timeout != 0 {
-		w.text(`,"timeout":`, DurationText(a.Timeout))
+	for _, f := range &AttributeFields {
+		if d := *f.Value(&a); d != 0 {
+			w.text(`,"`+f.Name+`":`, DurationText(d))
+		}
 	}
 }
 

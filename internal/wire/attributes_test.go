@@ -43,7 +43,7 @@ func TestDeliveryWithANewerAttribute(t *testing.T) {
 // forms, and is shown to people.
 func TestAttributesAreHandedOn(t *testing.T) {
 	full := attributesrig.Full(t)
-	if got, err := attributesOf(full).read(); err != nil || got != full {
+	if got, err := attributesOf(full).Read(); err != nil || got != full {
 		t.Errorf("members: %+v, %v; want %+v", got, err, full)
 	}
 	if shown := AttributesToShow(full); len(shown) != reflect.TypeFor[storekit.Attributes]().NumField() {

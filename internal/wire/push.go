@@ -66,7 +66,7 @@ func (p *PushItem) Message() (m punctual.NewMessage, err error) {
 	if m.ExpireAfter, err = ParseDurationText("expire", string(p.Expire)); err != nil {
 		return m, err
 	}
-	a, err := p.Attributes.read()
+	a, err := p.Attributes.Read()
 	if err != nil {
 		return m, err
 	}

@@ -85,7 +85,7 @@ func (i *ScheduleItem) Schedule(topic, name string) (s schedule.Schedule, err er
 	if s.Missed, err = schedule.ParseMissed(string(i.Missed)); err != nil {
 		return s, inField("missed", err)
 	}
-	a, err := i.read()
+	a, err := i.Read()
 	s.SetAttributes(a)
 	return s, err
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"unicode/utf8"
+
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Version is the version of the form in which a schedule is stored.
@@ -22,7 +24,7 @@ import (
 //	 "spec":"0 9 * * MON-FRI", "zone":"Europe/Berlin", "from":…, "until":…, "except":["12-25"],
 //	 "spread":300000, "overlap":"replace", "missed":"all", "grace":60000, "limit":10, "max_dead":3,
 //	 "body":"…" (or "body64" in base64, see SetBody), "headers":{"name":"value"},
-//	 "max_attempts":5, "expire":3600000, "drop_expired":true, "remember":3600000, "timeout":300000,
+//	 "max_attempts":5, "expire":3600000, "drop_expired":true, "attributes":"…" (the block in base64),
 //	 "state":{"created":…, "changed":…, "revision":7,
 //	  "next":{"at":…, "offset":3600},                 the earliest time that is not decided; absent: there is none
 //	  "mark":{"at":…, "offset":3600},                 the latest time that is decided
@@ -92,8 +94,29 @@ type Definition struct {
 	MaxAttempts int               `json:"max_attempts,omitempty"`
 	Expire      int64             `json:"expire,omitempty"`
 	DropExpired bool              `json:"drop_expired,omitempty"`
-	Remember    int64             `json:"remember,omitempty"`
-	Timeout     int64             `json:"timeout,omitempty"`
+	Attributes  Attributes        `json:"attributes,omitzero"`
+}
+
+// Attributes are the attributes of the occurrences. They are stored as the block that
+// [storekit.Attributes] describes, whose bytes stay as they came, so that a program which does not
+// know an attribute of a newer one does not lose it when it writes the record.
+type Attributes struct {
+	storekit.Attributes
+	block []byte
+}
+
+// NewAttributes returns a as a record has them.
+func NewAttributes(a storekit.Attributes) Attributes { return Attributes{a.Whole(), a.Block()} }
+
+// MarshalJSON returns the block in base64.
+func (a Attributes) MarshalJSON() ([]byte, error) { return json.Marshal(a.block) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (a *Attributes) UnmarshalJSON(text []byte) (err error) {
+	if err = json.Unmarshal(text, &a.block); err == nil {
+		a.Attributes, err = storekit.ReadAttributes(a.block)
+	}
+	return err
 }
 
 // SetBody sets the body of the occurrences. The body is kept as text where it is UTF-8 and the text
@@ -130,8 +153,8 @@ func (d *Definition) Body() []byte {
 func (d *Definition) Equal(e *Definition) bool {
 	return d.Timing.equal(e.Timing) && d.Spread == e.Spread && d.Overlap == e.Overlap && d.Missed == e.Missed && d.Grace == e.Grace &&
 		d.Limit == e.Limit && d.MaxDead == e.MaxDead && d.Text == e.Text && bytes.Equal(d.Base64, e.Base64) && maps.Equal(d.Headers, e.Headers) &&
-		d.MaxAttempts == e.MaxAttempts && d.Expire == e.Expire && d.DropExpired == e.DropExpired && d.Remember == e.Remember &&
-		d.Timeout == e.Timeout
+		d.MaxAttempts == e.MaxAttempts && d.Expire == e.Expire && d.DropExpired == e.DropExpired &&
+		bytes.Equal(d.Attributes.block, e.Attributes.block)
 }
 
 // State is how far a schedule has come. The stored form at Version says what its members mean.

@@ -7,6 +7,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual/storekit"
 )
 
 var update = flag.Bool("update", false, "write the golden file of a version that is not released yet")
@@ -19,7 +22,7 @@ func full() *Record {
 			Timing: Timing{Spec: "0 9 * * MON-FRI", Zone: "Europe/Berlin", From: 1767225600000, Until: 1924991999000, Except: []string{"12-25", "2026-12-24"}},
 			Spread: 300000, Overlap: OverlapReplace, Missed: MissedAll, Grace: 60000, Limit: 1000, MaxDead: 3,
 			Text: `{"report":"daily <all> & sundry"}`, Base64: []byte{0xff, 0}, Headers: map[string]string{"tenant": "acme"},
-			MaxAttempts: 5, Expire: 3600000, DropExpired: true, Remember: 86400000, Timeout: 300000,
+			MaxAttempts: 5, Expire: 3600000, DropExpired: true, Attributes: NewAttributes(storekit.Attributes{Remember: 24 * time.Hour, Timeout: 5 * time.Minute}),
 		},
 		State: State{
 			Created: 1779000000000, Changed: 1779000001000, Revision: 7, Next: Time{At: 1779087600000, Offset: 7200}, Mark: Time{At: 1779001200000, Offset: 7200},

@@ -61,6 +61,22 @@ func durationTextVar(flags *pflag.FlagSet, p *wire.Given, name, usage string) {
 	})
 }
 
+// attributeFlags adds the flags of push and of schedule put for the attributes of a message.
+func attributeFlags(flags *pflag.FlagSet, a *wire.Attributes) {
+	for _, f := range &wire.AttributeFields {
+		durationTextVar(flags, f.Member(a), f.Name, f.Help)
+	}
+}
+
+// attributeNames are the names of all attributes, as a list.
+func attributeNames() string {
+	names := make([]string, len(wire.AttributeFields))
+	for i, f := range &wire.AttributeFields {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}
+
 // givenDurationVar adds a flag that leaves p nil unless it is given.
 func givenDurationVar(flags *pflag.FlagSet, p **time.Duration, name, usage string) {
 	parsedVar(flags, p, name, usage, "duration", func(s string) (*time.Duration, error) {

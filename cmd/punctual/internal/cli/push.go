@@ -40,7 +40,7 @@ the message is durable. BODY "-" reads the body from standard input; with --ndjs
 messages are read from standard input, one JSON object per line:
 
   {"topic"?, "id"?, "body" or "body_base64", "in"? or "due"?, "headers"?, "headers_base64"?,
-   "max_attempts"?, "expire"?, "drop_expired"?, "remember"?, "timeout"?}
+   "max_attempts"?, "expire"?, "drop_expired"?}
 
 These and the other members are those of the HTTP interface. A "body" that is text is the body; any
 other JSON value is kept as it is written. A line that list has printed is taken, too.

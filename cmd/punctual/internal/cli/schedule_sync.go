@@ -34,8 +34,8 @@ const scheduleSyncHelp = `Sync makes the schedules of a store those that a file 
     - {topic: sync, name: often, spec: "@every 90s", overlap: allow}
 
 The other members of a schedule are those of the HTTP interface: from, until, except, spread,
-overlap, missed, grace, limit, max_dead, headers, max_attempts, expire, drop_expired, remember,
-timeout. What the file leaves out has its default. An expression that begins with * needs quotes.
+overlap, missed, grace, limit, max_dead, headers, max_attempts, expire, drop_expired,
+%s. What the file leaves out has its default. An expression that begins with * needs quotes.
 
 --prune says what becomes of schedules of the same topics that are no longer declared: keep leaves
 them, pause pauses them until they are declared again, delete removes them. The whole file is
@@ -49,7 +49,7 @@ func newScheduleSync(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync FILE|-",
 		Short: "Make the schedules those that a file declares",
-		Long:  scheduleSyncHelp,
+		Long:  fmt.Sprintf(scheduleSyncHelp, attributeNames()),
 		Example: `  punctual schedule sync schedules.yaml --dry-run
   punctual schedule sync schedules.yaml --prune pause
   punctual schedule sync - --prune delete < schedules.yaml`,
