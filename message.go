@@ -42,8 +42,6 @@ type Message struct {
 	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that
 	// to whoever handles it.
 	Timeout time.Duration
-	// Estimate is how long a handler is expected to work on the message, in whole milliseconds.
-	Estimate time.Duration
 }
 
 // NewMessage is a message to be pushed.
@@ -92,9 +90,6 @@ type NewMessage struct {
 	// and at most limits.MaxTimeout; 0, the default, leaves the time to the Worker. A negative one
 	// is ErrInvalid.
 	Timeout time.Duration
-	// Estimate is how long a handler is expected to work on the message. Nothing depends on it. It
-	// is rounded up to whole milliseconds and at most limits.MaxTimeout.
-	Estimate time.Duration
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
 	// IfDue, with IfExistsReplace, replaces only a stored message whose Due is this instant, so

@@ -46,8 +46,8 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 }
 
 // A PushOption sets a field of a message that is to be pushed. The options are In, At, AtLocal,
-// Spread, ID, Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Timeout, Estimate, Header,
-// Headers, MaxAttempts, Expire and DropExpired.
+// Spread, ID, Replace, ReplaceIfDue, ReplaceDead, FailIfExists, Remember, Timeout, Header, Headers,
+// MaxAttempts, Expire and DropExpired.
 type PushOption interface {
 	applyPush(m *NewMessage) error
 }
@@ -210,14 +210,6 @@ func Remember(d time.Duration) PushOption {
 func Timeout(d time.Duration) PushOption {
 	return pushOption(func(m *NewMessage) error {
 		m.Timeout = d
-		return nil
-	})
-}
-
-// Estimate is how long a handler is expected to work on this message; see NewMessage.
-func Estimate(d time.Duration) PushOption {
-	return pushOption(func(m *NewMessage) error {
-		m.Estimate = d
 		return nil
 	})
 }

@@ -92,7 +92,6 @@ type Schedule struct {
 	DropExpired bool
 	Remember    time.Duration
 	Timeout     time.Duration
-	Estimate    time.Duration
 }
 
 // Limits of schedules.
@@ -303,12 +302,12 @@ func checkScheduleName(topic, name string) error {
 
 // Attributes returns the attributes that the messages of s get.
 func (s *Schedule) Attributes() storekit.Attributes {
-	return storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout, Estimate: s.Estimate}
+	return storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout}
 }
 
 // SetAttributes has the messages of s get the attributes a.
 func (s *Schedule) SetAttributes(a storekit.Attributes) {
-	s.Remember, s.Timeout, s.Estimate = a.Remember, a.Timeout, a.Estimate
+	s.Remember, s.Timeout = a.Remember, a.Timeout
 }
 
 // errorf returns an error that names the schedule.

@@ -24,41 +24,40 @@ import (
 //	value     as the tag says:
 //	          1 remember: uvarint, ms, not 0
 //	          2 timeout: uvarint, ms, not 0
-//	          3 estimate: uvarint, ms, not 0
 //
 // A store that writes blocks keeps their bytes as they came, so that the tags of a newer program
 // survive a retry by an older one.
 type Attributes struct {
-	// The fields are those of NewMessage. In the block they are rounded up to whole milliseconds.
-	Remember, Timeout, Estimate time.Duration
+	// Remember is NewMessage.Remember and Timeout NewMessage.Timeout. In the block they are rounded
+	// up to whole milliseconds.
+	Remember, Timeout time.Duration
 }
 
 const (
 	tagRemember = 1
 	tagTimeout  = 2
-	tagEstimate = 3
 )
 
 // NewAttributes returns the attributes of a message that is to be pushed.
 func NewAttributes(m *punctual.NewMessage) Attributes {
-	return Attributes{Remember: m.Remember, Timeout: m.Timeout, Estimate: m.Estimate}
+	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
 }
 
 // AttributesOf returns the attributes of a stored message.
 func AttributesOf(m *punctual.Message) Attributes {
-	return Attributes{Remember: m.Remember, Timeout: m.Timeout, Estimate: m.Estimate}
+	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
 }
 
 // Whole returns the attributes as a block has them, in whole milliseconds. None may be negative.
 func (a Attributes) Whole() Attributes {
-	return Attributes{Remember: WholeMillis(a.Remember), Timeout: WholeMillis(a.Timeout), Estimate: WholeMillis(a.Estimate)}
+	return Attributes{Remember: WholeMillis(a.Remember), Timeout: WholeMillis(a.Timeout)}
 }
 
 // SetNew gives m the attributes a.
-func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout, m.Estimate = a.Remember, a.Timeout, a.Estimate }
+func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout = a.Remember, a.Timeout }
 
 // Set gives m the attributes a.
-func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout, m.Estimate = a.Remember, a.Timeout, a.Estimate }
+func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remember, a.Timeout }
 
 // Check returns an ErrInvalid that says which attribute no push may have, or nil.
 func (a Attributes) Check() error {
@@ -67,9 +66,6 @@ func (a Attributes) Check() error {
 	}
 	if a.Timeout < 0 || a.Timeout > limits.MaxTimeout {
 		return Invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, limits.MaxTimeout)
-	}
-	if a.Estimate < 0 || a.Estimate > limits.MaxTimeout {
-		return Invalidf("estimate %v: use at most %v, or 0 for none", a.Estimate, limits.MaxTimeout)
 	}
 	return nil
 }
@@ -82,9 +78,6 @@ func (a Attributes) Block() []byte {
 	}
 	if a.Timeout != 0 {
 		block = appendNumber(block, tagTimeout, uint64(CeilDuration(a.Timeout)))
-	}
-	if a.Estimate != 0 {
-		block = appendNumber(block, tagEstimate, uint64(CeilDuration(a.Estimate)))
 	}
 	return block
 }
@@ -122,8 +115,6 @@ func ReadAttributes(block []byte) (a Attributes, err error) {
 			a.Remember, err = millisOf(value)
 		case tagTimeout:
 			a.Timeout, err = millisOf(value)
-		case tagEstimate:
-			a.Estimate, err = millisOf(value)
 		}
 		if err != nil {
 			return Attributes{}, fmt.Errorf("attributes: tag %d: %w", tag, err)

@@ -18,8 +18,6 @@ type Attributes struct {
 	// Timeout is how long a handler may work on the message. Left out leaves that to whoever
 	// handles the message.
 	Timeout Given `json:"timeout,omitzero"`
-	// Estimate is how long a handler is expected to work on the message.
-	Estimate Given `json:"estimate,omitzero"`
 }
 
 // AttributeField is an attribute in the interfaces. Each is a length of time.
@@ -44,11 +42,6 @@ var AttributeFields = [...]AttributeField{
 		"timeout", "for how long a handler may work on a message (default: as the worker says)",
 		func(a *Attributes) *Given { return &a.Timeout },
 		func(a *storekit.Attributes) *time.Duration { return &a.Timeout },
-	},
-	{
-		"estimate", "for how long a handler is expected to work on a message",
-		func(a *Attributes) *Given { return &a.Estimate },
-		func(a *storekit.Attributes) *time.Duration { return &a.Estimate },
 	},
 }
 
@@ -108,9 +101,9 @@ func compactAttributes(a storekit.Attributes) *compact.Attributes {
 	if a == (storekit.Attributes{}) {
 		return nil
 	}
-	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout), EstimateNs: int64(a.Estimate)}
+	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout)}
 }
 
 func readCompactAttributes(a *compact.Attributes) storekit.Attributes {
-	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs()), Estimate: time.Duration(a.GetEstimateNs())}
+	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs())}
 }

@@ -504,7 +504,6 @@ type Attributes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RememberNs    int64                  `protobuf:"varint,1,opt,name=remember_ns,json=rememberNs,proto3" json:"remember_ns,omitempty"`
 	TimeoutNs     int64                  `protobuf:"varint,2,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
-	EstimateNs    int64                  `protobuf:"varint,3,opt,name=estimate_ns,json=estimateNs,proto3" json:"estimate_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,13 +548,6 @@ func (x *Attributes) GetRememberNs() int64 {
 func (x *Attributes) GetTimeoutNs() int64 {
 	if x != nil {
 		return x.TimeoutNs
-	}
-	return 0
-}
-
-func (x *Attributes) GetEstimateNs() int64 {
-	if x != nil {
-		return x.EstimateNs
 	}
 	return 0
 }
@@ -1304,15 +1296,13 @@ const file_punctual_proto_rawDesc = "" +
 	"_if_due_ms\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"m\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"L\n" +
 	"\n" +
 	"Attributes\x12\x1f\n" +
 	"\vremember_ns\x18\x01 \x01(\x03R\n" +
 	"rememberNs\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x02 \x01(\x03R\ttimeoutNs\x12\x1f\n" +
-	"\vestimate_ns\x18\x03 \x01(\x03R\n" +
-	"estimateNs\"?\n" +
+	"timeout_ns\x18\x02 \x01(\x03R\ttimeoutNs\"?\n" +
 	"\n" +
 	"PushAnswer\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.punctual.v1.PushResultR\aresults\"\xe4\x01\n" +

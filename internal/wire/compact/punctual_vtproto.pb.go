@@ -275,11 +275,6 @@ func (m *Attributes) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.EstimateNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EstimateNs))
-		i--
-		dAtA[i] = 0x18
-	}
 	if m.TimeoutNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TimeoutNs))
 		i--
@@ -1051,9 +1046,6 @@ func (m *Attributes) SizeVT() (n int) {
 	}
 	if m.TimeoutNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.TimeoutNs))
-	}
-	if m.EstimateNs != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.EstimateNs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2019,25 +2011,6 @@ func (m *Attributes) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.TimeoutNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 3:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EstimateNs", wireType)
-			}
-			m.EstimateNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.EstimateNs |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
