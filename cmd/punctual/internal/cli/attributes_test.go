@@ -15,7 +15,7 @@ func TestAttributesAreHandedOn(t *testing.T) {
 	r := newRig(t)
 	full := attributesrig.Full(t)
 	var flags, shown []string
-	help := r.run("schedule", "sync", "--help").ok().stdout
+	help := r.run("schedule", "sync", "--help").ok().out
 	line := `{"id":"line","body":""`
 	for _, a := range wire.AttributesToShow(full) {
 		flags = append(flags, "--"+a.Name, a.Value)
