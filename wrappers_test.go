@@ -40,10 +40,7 @@ pgstore.Store           own       own     own      own            -        own  
 remotestore.Store       own       own     own      own            own      own                own           own              -        own             own        own            -  own
 sharedstore.Store       own       own     own      own            own      own                own           own              -        own             own        -              -  own
 
-server.guarded          hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
-server.reaching         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
-server.coalesced        hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
-server.observed         hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
+server.storeCalls       hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 internal/answers.Store  hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     own            hidden  hidden
 
 internal/rigs/hung.Store  hidden  hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
@@ -157,7 +154,7 @@ func readTable(table string) (columns []string, rows map[string][]string) {
 	return columns, rows
 }
 
-// passTest names the test of a wrapper: "server.TestGuardedPassesCallsOn" for server.guarded.
+// passTest names the test of a wrapper: "server.TestStoreCallsPassesCallsOn" for server.storeCalls.
 func passTest(name string) string {
 	dir, short, _ := strings.Cut(path.Base(name), ".")
 	first, rest := short[:1], short[1:]
@@ -165,7 +162,7 @@ func passTest(name string) string {
 }
 
 // types are the declared types of the module. A type is named by its folder and its own name,
-// "server.guarded"; those of the root have no folder, and so "Store" is punctual.Store.
+// "server.storeCalls"; those of the root have no folder, and so "Store" is punctual.Store.
 type types struct {
 	specs   map[string]*ast.TypeSpec
 	in      map[string]source

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,21 +9,11 @@ import (
 	batching "github.com/punctualmq/punctual/internal/batch"
 )
 
-// coalesced is a store that sends the pushes of requests which arrive at the same time as one call
-// to the store below, and their settlements as another, so that one transaction and one wait for
-// the disk serve all of them. No timer holds a request back: while one call is under way, the
-// requests that arrive wait together for the next. A topic whose calls are slow gets calls of its
-// own, so that it delays no other topic by more than coalesceLate (P14), except where both are in
-// one call.
-//
-// It has no Unwrap, because a call that went past it would not be limited in time: answers.Store
-// makes its calls with contexts that do not end with the request.
-type coalesced struct {
-	store       punctual.Store
-	limit       time.Duration // how long one call of the store may take, except a claim
-	pushes      *batching.Batcher[[]punctual.NewMessage, []punctual.PushResult]
-	settlements *batching.Batcher[[]punctual.Settlement, []error]
-}
+// This file sends the pushes of requests that arrive at the same time as one call of the store, and
+// their settlements as another, so that one transaction and one wait for the disk serve all of
+// them. No timer holds a request back: while one call is under way, the requests that arrive wait
+// together for the next. A topic whose calls are slow gets calls of its own, so that it delays no
+// other topic by more than coalesceLate (P14), except where both are in one call.
 
 const (
 	// coalesceItems is how many items one call of the store may have, where a follow-up counts as
@@ -34,18 +23,6 @@ const (
 	// end are sent beside it.
 	coalesceLate = 500 * time.Millisecond
 )
-
-// coalesce returns s with coalesced pushes and settlements. Each call of s except a claim ends
-// after limit.
-func coalesce(s punctual.Store, limit time.Duration) *coalesced {
-	return &coalesced{
-		store: s, limit: limit,
-		pushes: newBatcher("push", limit, s.Push, func(ms []punctual.NewMessage) string {
-			return oneTopic(len(ms), func(i int) string { return ms[i].Topic })
-		}, func(ms []punctual.NewMessage) int { return len(ms) }),
-		settlements: newBatcher("settle", limit, s.Settle, topicOfSettlements, messagesOf),
-	}
-}
 
 // topicOfSettlements returns the topic of settlements and their follow-ups, or "" if they have
 // several.
@@ -126,58 +103,4 @@ func runCoalesced[In, Out any](ctx context.Context, calls [][]In, call func(cont
 		out[i], results = results[:len(c):len(c)], results[len(c):]
 	}
 	return out, nil
-}
-
-// Push implements punctual.Store. It waits for the store even when ctx has ended, because a caller
-// that left early would not know whether its messages are stored. The wait ends because the context
-// of each call of the store ends after the limit.
-func (c *coalesced) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
-	return c.pushes.Do(context.WithoutCancel(ctx), ms)
-}
-
-// Settle implements punctual.Store. It waits as Push does.
-func (c *coalesced) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
-	return c.settlements.Do(context.WithoutCancel(ctx), ss)
-}
-
-// Claim implements punctual.Store. Each claim is a call by itself, because requests differ in
-// topics, lease and wait. It needs no limit, because answers.Store ends a claim when its last
-// caller leaves.
-func (c *coalesced) Claim(ctx context.Context, q punctual.Claim) ([]punctual.Delivery, error) {
-	return c.store.Claim(ctx, q)
-}
-
-// Amend implements punctual.Store. Each request is a call by itself, because amendments are few.
-// The call ends after the limit, also when its request has a key, so that its context does not end
-// with the request.
-func (c *coalesced) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
-	ctx, end := context.WithTimeoutCause(ctx, c.limit, errStoreTime)
-	defer end()
-	rs, err := c.store.Amend(ctx, as)
-	return rs, storeError(ctx, err)
-}
-
-// Now implements punctual.Store. It ends after the limit as well if ctx has no deadline:
-// answers.Store reads the clock once more after a call, when the request may have ended.
-func (c *coalesced) Now(ctx context.Context) (time.Time, error) {
-	if _, ok := ctx.Deadline(); !ok {
-		limited, end := context.WithTimeoutCause(ctx, c.limit, errStoreTime)
-		defer end()
-		ctx = limited
-	}
-	now, err := c.store.Now(ctx)
-	return now, storeError(ctx, err)
-}
-
-// Close closes the store below, which ends the calls under way, and waits for those calls.
-func (c *coalesced) Close() error {
-	return errors.Join(c.store.Close(), c.drain())
-}
-
-// drain waits for the calls under way and refuses further ones. The store below stays open.
-func (c *coalesced) drain() error {
-	if err := c.pushes.Close(context.Background()); err != nil {
-		return err
-	}
-	return c.settlements.Close(context.Background())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -39,20 +40,31 @@ func TestObserver(t *testing.T) {
 		},
 	}
 	r := newRig(t, &Options{Observer: o})
+	before := ""
 	for _, c := range []struct {
 		request, body string
 		want          []string
+		key           string
 	}{
-		{"POST /v1/topics/t/messages?id=a&at=2020-01-01T00:00:00Z", "x", []string{"push a stored"}},
-		{"POST /v1/push", `[{"topic":"t","id":"a","body":"x"},{"topic":"t","id":"b","body":"x","in":"1h"}]`, []string{"push a duplicate", "push b stored"}},
-		{"DELETE /v1/topics/t/messages/b", "", []string{"cancel b "}},
-		{"DELETE /v1/topics/t/messages/c", "", []string{"cancel c not_found"}},
-		{"POST /v1/topics/t/claim", "", []string{"claim 1", "start a"}},
-		{"POST /v1/topics/t/claim", "", []string{"claim 0"}},
-		{"POST /v1/topics/t/messages/a/ack?token=999", "", []string{"ack a lease_lost", "lost a 999 true"}},
+		{"POST /v1/topics/t/messages?id=a&at=2020-01-01T00:00:00Z", "x", []string{"push a stored"}, "key-1"},
+		{"POST /v1/topics/t/messages?id=a&at=2020-01-01T00:00:00Z", "x", nil, "key-1"}, // sent again: answered from memory
+		{"POST /v1/push", `[{"topic":"t","id":"a","body":"x"},{"topic":"t","id":"b","body":"x","in":"1h"}]`, []string{"push a duplicate", "push b stored"}, ""},
+		{"DELETE /v1/topics/t/messages/b", "", []string{"cancel b "}, ""},
+		{"DELETE /v1/topics/t/messages/c", "", []string{"cancel c not_found"}, ""},
+		{"POST /v1/topics/t/claim", "", []string{"claim 1", "start a"}, ""},
+		{"POST /v1/topics/t/claim", "", []string{"claim 0"}, ""},
+		{"POST /v1/topics/t/messages/a/ack?token=999", "", []string{"ack a lease_lost", "lost a 999 true"}, ""},
 	} {
 		seen = nil
-		r.ask(c.request, c.body)
+		var headers []string
+		if c.key != "" {
+			headers = []string{wire.HeaderRequest + ": " + c.key}
+		}
+		a := r.ask(c.request, c.body, headers...)
+		if c.want == nil && (before == "" || a.body != before) {
+			t.Errorf("%s sent again: %q, want the answer %q once more", c.request, a.body, before)
+		}
+		before = a.body
 		mu.Lock()
 		if !slices.Equal(seen, c.want) {
 			t.Errorf("%s: %q, want %q", c.request, seen, c.want)

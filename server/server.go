@@ -26,7 +26,7 @@ import (
 type Server struct {
 	store     punctual.Store // recognizes calls that are sent again with the same request key
 	answers   *answers.Store // keeps the answers for store; nil if the store below does that itself
-	coalesced *coalesced     // is below answers; nil without answers
+	calls     *storeCalls    // are below answers, or are store
 	takesBack takesBack      // releases claims whose answers were not sent; nil if the store cannot do that
 	inspector punctual.Inspector
 	checker   storekit.Checker
@@ -97,12 +97,13 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 			return nil, fmt.Errorf("origin %q: write it like https://console.example.com: %w (%w)", origin, punctual.ErrInvalid, err)
 		}
 	}
-	s.store = guarded{reaching{store, s.forwarded}, s.log}
+	s.calls = newStoreCalls(store, s.log, o.Observer)
+	s.store = s.calls
 	s.takesBack, _ = punctual.As[takesBack](store)
 	repeater, err := punctual.As[storekit.Repeater](store)
 	if err != nil { // the store does not recognize a call that is sent again, so the server keeps the answers
-		s.coalesced = coalesce(s.store, s.limits.StoreTime)
-		s.answers = answers.New(s.coalesced, &answers.Options{Unchanged: true})
+		s.calls.gather(s.limits.StoreTime)
+		s.answers = answers.New(s.calls, &answers.Options{Unchanged: true})
 		s.store, s.takesBack, repeater = s.answers, s.answers, s.answers
 	}
 	s.inspector, _ = punctual.As[punctual.Inspector](store)
@@ -125,9 +126,6 @@ func New(store punctual.Store, o *Options) (*Server, error) {
 		s.info.Durability = d.Durability()
 	}
 	s.info.Repeats = wire.Duration(repeater.Repeats())
-	if o.Observer != nil {
-		s.store = observed{s.store, o.Observer}
-	}
 	table := routes()
 	s.routes = httproute.New(table, (*route).pattern)
 	s.openAPI, err = openAPI(table, o.Version)
@@ -147,7 +145,7 @@ func (s *Server) Close() {
 	s.Drain()
 	if s.answers != nil {
 		s.answers.Drain()
-		if err := s.coalesced.drain(); err != nil {
+		if err := s.calls.drain(); err != nil {
 			s.log.Error("calls of the store did not end", "error", err)
 		}
 	}

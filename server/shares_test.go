@@ -26,7 +26,7 @@ func twoClients() roles {
 // another client is not.
 func TestAnswersOfOneClient(t *testing.T) {
 	r := newRig(t, &Options{Authenticator: twoClients()})
-	small := answers.New(r.coalesced, &answers.Options{Unchanged: true, MaxBytes: 1 << 20}) // the default takes seconds to fill
+	small := answers.New(r.calls, &answers.Options{Unchanged: true, MaxBytes: 1 << 20}) // the default takes seconds to fill
 	r.answers, r.Server.store, r.takesBack = small, small, small
 	item, sent := `{"topic":"greedy","id":"x","token":"7","verb":"ack"},`, 0
 	for _, items := range []int{100, 1} {
