@@ -59,7 +59,7 @@ var remedies = map[string]string{
 	"3D000":       "there is no such database",
 	"42501":       "this user lacks a right on the source: docs/importing.md has those that are needed",
 	"42703":       "the condition names a column that is not there",
-	"23503":       "another table refers to these rows: they cannot be taken out",
+	"23503":       "another table refers to some of these rows: leave those out with --where, or use --mark",
 	"23505":       "a row with the same key is there by now",
 	"53100":       "the disk of the source is full",
 }

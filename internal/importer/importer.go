@@ -95,6 +95,9 @@ type Options struct {
 	// true of its pending rows.
 	Columns Columns
 	Where   string
+	// Mark has a row of a program's table updated when it is taken, and not deleted:
+	// "column=value". A row that is marked so must not meet Where.
+	Mark string
 	// Table is the name of River's table, river_job by default.
 	Table string
 	// Unit is the unit of the scores of a ZSet, or of a due column of numbers: time.Second or
@@ -228,6 +231,9 @@ func (o *Options) check() error {
 	}
 	if o.Kind == Postgres && (len(o.Names) != 1 || o.Topic == "" || o.Columns.ID == "" || o.Columns.Due == "" || o.Columns.Body == "") {
 		return storekit.Invalidf("name the table, its columns for ID, due time and body (--id, --due, --body), and a topic for its messages (--topic)")
+	}
+	if o.Mark != "" && (o.Where == "" || !strings.Contains(o.Mark, "=")) {
+		return storekit.Invalidf("mark %q: write it like state=moved, with a condition that such rows do not meet (--where)", o.Mark)
 	}
 	if !slices.Contains([]time.Duration{0, time.Second, time.Millisecond}, o.Unit) {
 		return storekit.Invalidf("unit %v: scores count seconds or milliseconds", o.Unit)

@@ -74,7 +74,7 @@ func (r *rig) good(k Kind, name string, n int) []string {
 			r.offer(name, r.pack("", fmt.Sprintf("%08d", i), body), due*1000)
 		case Asynq:
 			r.task(name, id, "t", "", due)
-		case Postgres:
+		case Postgres, marked:
 			r.exec("insert into jobs (id, run_at, payload) values ($1, to_timestamp($2), $3)", id, due, body)
 		case River:
 			body = strconv.Quote(body)
@@ -91,15 +91,21 @@ func options(k Kind) Options {
 	if k == ZSet {
 		o.Unit = time.Second
 	}
-	if k == Postgres {
+	if k == Postgres || k == marked {
 		o.Columns = Columns{ID: "id", Due: "run_at", Body: "payload"}
+	}
+	if k == marked {
+		o.Kind, o.Where, o.Mark = Postgres, "state = 'pending'", "state=moved"
 	}
 	return o
 }
 
+// marked is a table of a program's own whose rows are marked, where others are deleted.
+const marked Kind = "postgres, marked"
+
 // kinds returns the kinds in Redis, allKinds also those in PostgreSQL.
 func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq} }
-func allKinds() []Kind { return append(kinds(), Postgres, River) }
+func allKinds() []Kind { return append(kinds(), Postgres, River, marked) }
 
 var errKilled = errors.New("killed")
 
@@ -832,7 +838,7 @@ func TestAdopted(t *testing.T) {
 // age makes what is staged look as if it had been taken earlier.
 func (r *rig) age(k Kind, by time.Duration) {
 	r.t.Helper()
-	if k.InPostgres() {
+	if options(k).Kind.InPostgres() {
 		r.exec("update punctual_import set record = jsonb_set(record::jsonb, '{taken}', to_jsonb((record::jsonb->>'taken')::bigint - $1))::text", by.Milliseconds())
 		return
 	}

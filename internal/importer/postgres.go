@@ -42,6 +42,15 @@ type pgTable struct {
 	body       string
 	extra      string // the other columns that the system needs, as JSON, or null
 	pending    func(s *source) string
+	// mark is the column that Options.Mark sets, marked its value; mark is empty where taking a row
+	// deletes it.
+	mark, marked string
+}
+
+// still is whether a row t is pending. In the subselect the condition of a program's table finds no
+// columns but those of t.
+func (t *pgTable) still(s *source) string {
+	return "coalesce((select " + t.pending(s) + " from (select t.*) t), false)"
 }
 
 // pgRow has what was read of a row, except its ID and its due time.
@@ -122,7 +131,36 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 		err = o.describeOwn(ctx, t, types)
 	}
 	if err == nil {
+		err = o.onlyLeaves(ctx, t)
+	}
+	if err == nil {
 		o.table = t
+	}
+	return err
+}
+
+// onlyLeaves refuses a table where taking a row might not take it, or might change other rows: what
+// take compares shows only the rows that stay.
+func (o *pgOrigin) onlyLeaves(ctx context.Context, t *pgTable) error {
+	why, err := o.texts(ctx, "look at "+t.name, `
+		with recursive tree(part) as (
+			select $1::text::regclass::oid union all select i.inhrelid from pg_inherits i join tree on i.inhparent = part
+		)
+		select format('trigger %I of %s runs when a row is deleted, and may keep the row or change others: use --mark, or disable the trigger meanwhile', tgname, part::regclass)
+			from pg_trigger join tree on tgrelid = part where not tgisinternal and tgenabled in ('O', 'A') and tgtype & 8 > 0 and not $2::bool
+		union all
+		select format('foreign key %I has rows of %s deleted or changed: use --mark', conname, conrelid::regclass)
+			from pg_constraint join tree on confrelid = part where contype = 'f' and confdeltype in ('c', 'n', 'd') and not $2::bool
+		union all
+		select format('rule %I of %s rewrites what changes its rows: drop the rule meanwhile', rulename, part::regclass)
+			from pg_rewrite join tree on ev_class = part where ev_type <> '1' and ev_enabled in ('O', 'A')
+		union all
+		select format('%s inherits from it, and may have rows with the same IDs: import that table by itself, and then this one without it (alter table … no inherit …)', part::regclass)
+			from pg_inherits join tree on inhrelid = part join pg_class c on c.oid = inhparent where c.relkind = 'r'
+		union all
+		select 'row-level security may hide or keep rows from this user: import as a user with BYPASSRLS' where row_security_active($1::text)`, t.name, t.mark != "")
+	if err == nil && len(why) > 0 {
+		err = storekit.Invalidf("rows cannot be taken from %s: %s", t.name, strings.Join(why, "; "))
 	}
 	return err
 }
@@ -176,7 +214,21 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 		}
 		return "(" + o.opt.Where + ")"
 	}
-	return nil
+	return o.describeMark(ctx, t, types)
+}
+
+// describeMark makes the SQL that marks a row from Options.Mark.
+func (o *pgOrigin) describeMark(ctx context.Context, t *pgTable, types map[string]string) error {
+	if o.opt.Mark == "" {
+		return nil
+	}
+	name, value, _ := strings.Cut(o.opt.Mark, "=")
+	if types[name] == "" || name == o.opt.Columns.ID {
+		return storekit.Invalidf("%s has no column %q to mark its rows in", t.name, name)
+	}
+	t.mark, t.marked = pgx.Identifier{name}.Sanitize(), literal(value)
+	_, err := o.texts(ctx, "read the value of --mark", "select ("+t.marked+"::"+types[name]+")::text")
+	return err
 }
 
 // describeDue makes the SQL for the due time from the column of the due time.
@@ -345,8 +397,8 @@ func records(es []*entry) []string {
 	return out
 }
 
-// take moves rows into staging in one statement: the rows that have not changed since they were
-// read and on which nobody works.
+// take moves rows into staging: the rows that have not changed since they were read and on which
+// nobody works. It takes nothing if a row that it locked did not leave.
 func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	if err := o.makeStaging(ctx); err != nil {
 		return nil, err
@@ -356,24 +408,52 @@ func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, e
 	for i, e := range es {
 		versions[i] = e.row.version
 	}
-	taken, err := o.texts(ctx, "take from "+t.name, fmt.Sprintf(`
+	gone := "delete from " + t.name + " t using locked where t.tableoid = locked.part and t.ctid = locked.place returning locked.member"
+	if t.mark != "" {
+		gone = fmt.Sprintf("update %s t set %s = %s from locked where t.tableoid = locked.part and t.ctid = locked.place returning case when not %s then locked.member end as member", t.name, t.mark, t.marked, t.still(s))
+	}
+	taken, err := o.whole(ctx, "take from "+t.name, "with --mark these still meet the condition of --where, or a trigger or a policy keeps them: a run without --yes names it", fmt.Sprintf(`
 		with locked as materialized (
-			select t.tableoid as part, t.ctid as place, asked.member, asked.record
+			select t.tableoid as part, t.ctid as place, asked.member, asked.record, t::text as kept
 			from unnest($2::text[], $3::text[], $4::text[]) as asked(member, version, record)
 			join %[1]s t on %[2]s = asked.member::%[3]s and t.xmin::text = asked.version
 			where %[4]s and not exists (select 1 from %[5]s k where k.source = $1 and k.member = asked.member)
 			for update of t skip locked
-		), gone as (
-			delete from %[1]s t using locked where t.tableoid = locked.part and t.ctid = locked.place
-			returning locked.member, locked.record, t::text as kept
+		), gone as (%[6]s), staged as (
+			insert into %[5]s (source, member, record, kept) select $1, member, record, kept from locked join gone using (member) returning member
 		)
-		insert into %[5]s (source, member, record, kept) select $1, member, record, kept from gone returning member`,
-		t.name, t.id, t.idType, t.pending(s), t.staging), s.set, members(es), versions, records(es))
+		select member, exists (select 1 from staged where staged.member = locked.member) from locked`,
+		t.name, t.id, t.idType, t.still(s), t.staging, gone), s.set, members(es), versions, records(es))
 	if err != nil {
 		return nil, err
 	}
 	there, err := o.texts(ctx, "read "+t.name, fmt.Sprintf("select %s::text from %s t where %s = any($1::text[]::%s[]) and %s", t.id, t.name, t.id, t.idType, t.pending(s)), members(es))
 	return answers(es, taken, there, itemHeld), err
+}
+
+// whole runs a statement in a transaction of its own. Each of its rows has the member of an entry
+// and whether the statement moved that entry. If it did not move all of them, whole rolls it back
+// and returns an error with a reason.
+func (o *pgOrigin) whole(ctx context.Context, what, reason, statement string, args ...any) (moved []string, err error) {
+	var inside error
+	err = pgx.BeginFunc(ctx, o.conn, func(pgx.Tx) error {
+		stays := 0
+		moved, inside = query(ctx, o, what, func(row pgx.CollectableRow) (member string, err error) {
+			var is bool
+			if err = row.Scan(&member, &is); !is {
+				stays++
+			}
+			return member, err
+		}, statement, args...)
+		if inside == nil && stays > 0 {
+			inside = fmt.Errorf("%s: %d of %d rows stay where they are, so all of them do: %s", what, stays, len(moved), reason)
+		}
+		return inside
+	})
+	if err != nil && inside == nil {
+		err = fault(err, "%s", what)
+	}
+	return moved, err
 }
 
 // answers returns itemDone for the entries of the first list, other for those of the second, and
@@ -432,24 +512,29 @@ func (o *pgOrigin) finish(ctx context.Context, s *source, es []*entry) error {
 	return nil
 }
 
-// putBack moves rows back into their table in one statement, each as it was.
+// putBack moves rows back into their table, each as it was, or removes the marks of taken rows. It
+// puts back none if one would not be as it was.
 func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
 	t := o.table
 	values := make([]string, len(t.columns))
 	for i, c := range t.columns {
 		values[i] = "(whole)." + c
 	}
-	back, err := o.texts(ctx, "put back into "+t.name, fmt.Sprintf(`
+	free, put := "not exists", fmt.Sprintf("insert into %s as t (%s) overriding system value select %s from back returning %s::text as member, t::text as kept",
+		t.name, strings.Join(t.columns, ", "), strings.Join(values, ", "), t.id)
+	if t.mark != "" {
+		free, put = "exists", fmt.Sprintf("update %s t set %s = (back.whole).%[2]s from back where %[3]s = back.member::%[4]s returning back.member, case when %[5]s then back.whole::text end as kept",
+			t.name, t.mark, t.id, t.idType, t.still(s))
+	}
+	back, err := o.whole(ctx, "put back into "+t.name, "a trigger changes them or keeps them out", fmt.Sprintf(`
 		with back as (
 			delete from %[1]s k using unnest($2::text[], $3::text[]) as asked(member, record)
 			where k.source = $1 and k.member = asked.member and k.record = asked.record
-				and not exists (select 1 from %[2]s t where %[3]s = asked.member::%[4]s)
-			returning k.member, k.kept
-		), put as (
-			insert into %[2]s (%[5]s) overriding system value select %[6]s from (select kept::%[2]s as whole from back) rows
-		)
-		select member from back`,
-		t.staging, t.name, t.id, t.idType, strings.Join(t.columns, ", "), strings.Join(values, ", ")), s.set, members(es), records(es))
+				and %[5]s (select 1 from %[2]s t where %[3]s = asked.member::%[4]s)
+			returning k.member, k.kept::%[2]s as whole
+		), put as (%[6]s)
+		select member, coalesce(kept = whole::text, false) from back left join put using (member)`,
+		t.staging, t.name, t.id, t.idType, free, put), s.set, members(es), records(es))
 	if err != nil {
 		return nil, err
 	}

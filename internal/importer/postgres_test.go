@@ -1,9 +1,11 @@
 package importer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -266,6 +268,212 @@ func TestPostgresSameIDAgain(t *testing.T) {
 	}
 	r.consume("t")
 	r.eachOnce([]string{"body good-0"})
+}
+
+// hazards are what makes a DELETE on jobs do something else than delete, or something more.
+var hazards = map[string][]string{
+	"a trigger that marks the row": {
+		"alter table jobs add deleted_at timestamptz",
+		`create function keeps() returns trigger language plpgsql as $$ begin
+			update jobs set deleted_at = now() where id = old.id; return null; end $$`,
+		"create trigger keeps before delete on jobs for each row execute function keeps()",
+	},
+	"a trigger that keeps all rows": {
+		"create function keeps() returns trigger language plpgsql as $$ begin return null; end $$",
+		"create trigger keeps before delete on jobs for each row execute function keeps()",
+	},
+	"a trigger that keeps one row": {
+		"create function keeps() returns trigger language plpgsql as $$ begin if old.id = 'good-1' then return null; end if; return old; end $$",
+		"create trigger keeps before delete on jobs for each row execute function keeps()",
+	},
+	"a policy": {
+		"alter table jobs enable row level security", "alter table jobs force row level security", "create role keeps_role",
+		"create policy sees on jobs using (true) with check (true)", "create policy keeps on jobs as restrictive for delete using (id <> 'good-1')",
+		"grant all on all tables in schema public to keeps_role", "grant all on schema public to keeps_role", "set role keeps_role",
+	},
+}
+
+// hazard runs a statement. A role belongs to the server, so its name is one of the test's own.
+func (r *rig) hazard(statement string) {
+	r.t.Helper()
+	r.exec(strings.ReplaceAll(statement, "keeps_role", strings.ToLower(strings.NewReplacer("/", "_").Replace(r.t.Name()))))
+}
+
+// What may keep a row from leaving its table, or changes other rows with it, is refused before
+// anything is read, in a survey as in a move.
+func TestPostgresDeletesMore(t *testing.T) {
+	more := map[string][]string{
+		"cascade":       {"create table runs (keeps text references jobs on delete cascade)"},
+		"set null":      {"create table runs (keeps text references jobs on delete set null)"},
+		"set default":   {"create table runs (keeps text default 'x' references jobs on delete set default)"},
+		"to itself":     {"alter table jobs add keeps text references jobs on delete cascade"},
+		"a rule":        {"create rule keeps as on delete to jobs do also notify gone"},
+		"at the end":    {"create function keeps() returns trigger language plpgsql as $$ begin insert into jobs values (old.id); return null; end $$", "create constraint trigger keeps after delete on jobs deferrable initially deferred for each row execute function keeps()"},
+		"per statement": {"create function keeps() returns trigger language plpgsql as $$ begin return null; end $$", "create trigger keeps after delete on jobs execute function keeps()"},
+		"an heir":       {"create table keeps () inherits (jobs)"},
+		"in a partition": {
+			"drop table jobs", "create table jobs (id text primary key, run_at timestamptz, payload text) partition by list (id)", "create table part partition of jobs default",
+			"create function keeps() returns trigger language plpgsql as $$ begin return null; end $$", "create trigger keeps before delete on part for each row execute function keeps()",
+		},
+	}
+	remedies := map[string]string{"a policy": "BYPASSRLS", "a rule": "rule keeps of jobs", "an heir": "keeps inherits from it"}
+	maps.Copy(more, hazards)
+	for name, statements := range more {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for _, s := range statements {
+				r.hazard(s)
+			}
+			r.good(Postgres, "jobs", 3)
+			before := r.everything()
+			for what, run := range map[string]func(im *Importer) (*Report, error){
+				"survey": func(im *Importer) (*Report, error) { return im.Survey(t.Context()) },
+				"move":   func(im *Importer) (*Report, error) { return im.Move(t.Context(), r.store) },
+			} {
+				im, err := r.importer(options(Postgres))
+				r.must(err)
+				rep, err := run(im)
+				if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), cmp.Or(remedies[name], "--mark")) {
+					t.Errorf("%s: %v, %+v; want ErrInvalid that names what is there and the remedy", what, err, rep.Sets)
+				}
+			}
+			if after := r.everything(); after != before {
+				t.Errorf("changed\n%s\nto\n%s", before, after)
+			}
+		})
+	}
+}
+
+// A trigger or a policy that comes while the import runs keeps rows in their table. The import then
+// takes none of the page and ends with an error; no row counts as gone.
+func TestPostgresKeepsRows(t *testing.T) {
+	for name, statements := range hazards {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.good(Postgres, "jobs", 3)
+			im, err := r.importer(options(Postgres))
+			r.must(err)
+			_, err = im.sources(t.Context()) // which looks for triggers and policies
+			r.must(err)
+			for _, s := range statements {
+				r.hazard(s)
+			}
+			before := r.everything()
+			rep, err := im.Move(t.Context(), r.store)
+			s := rep.Sets[0]
+			if err == nil || !strings.Contains(err.Error(), "stay") || s.Gone != 0 || s.Stored != 0 || s.Remaining != 3 || s.StillStaged != 0 {
+				t.Errorf("%v, %+v; want an error and all rows where they were", err, s)
+			}
+			if after := r.everything(); !strings.HasPrefix(after, before) {
+				t.Errorf("changed\n%s\nto\n%s", before, after)
+			}
+			if n := len(r.messages("t")); n != 0 {
+				t.Errorf("%d messages were stored", n)
+			}
+		})
+	}
+}
+
+// A table whose trigger keeps deleted rows is taken from by marking. The program's rows stay, and
+// what could not be stored is as it was.
+func TestPostgresMark(t *testing.T) {
+	r := newRig(t)
+	for _, s := range hazards["a trigger that marks the row"] {
+		r.hazard(s)
+	}
+	r.good(Postgres, "jobs", 3)
+	o := options(marked)
+	for _, wrong := range []func(o *Options){
+		func(o *Options) { o.Where = "" }, func(o *Options) { o.Mark = "state" },
+		func(o *Options) { o.Mark = "nothing=1" }, func(o *Options) { o.Mark = "id=1" },
+	} {
+		o := o
+		wrong(&o)
+		im, err := r.importer(o)
+		if err == nil {
+			_, err = im.Survey(t.Context())
+		}
+		if !errors.Is(err, punctual.ErrInvalid) {
+			t.Errorf("mark %q where %q: %v, want ErrInvalid", o.Mark, o.Where, err)
+		}
+	}
+	before := r.everything()
+	o.Mark = "payload=x" // after which the row is as pending as before
+	if rep, err := r.tryMove(o); err == nil || !strings.Contains(err.Error(), "--where") || rep.Sets[0].Gone != 0 {
+		t.Errorf("a mark that leaves the row pending: %v, %+v", err, rep.Sets[0])
+	}
+	o.Mark = "run_at=soon"
+	if rep, err := r.tryMove(o); err == nil || !strings.Contains(err.Error(), "--mark") {
+		t.Errorf("a mark that is no time: %v, %+v", err, rep)
+	}
+	if after := strings.ReplaceAll(r.everything(), pgStaging+": ", ""); after != before {
+		t.Errorf("changed\n%s\nto\n%s", before, after)
+	}
+	o = options(marked)
+	if s := r.move(o).Sets[0]; s.Found != 3 || s.Stored != 3 || s.Remaining != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s := r.move(o).Sets[0]; s.Found != 0 || s.Stored+s.Duplicates != 0 {
+		t.Errorf("again: %+v", s)
+	}
+	if tables := r.tables(); strings.Count(tables, "moved") != 3 || strings.Contains(tables, "pending") {
+		t.Errorf("the table has\n%s\nwant three rows that are marked", tables)
+	}
+}
+
+// Rows that could not be stored and that their table does not take back as they were stay in
+// staging. The next run stores them.
+func TestPostgresKeptOut(t *testing.T) {
+	for name, body := range map[string]string{"none": "return null;", "one": "if new.id = 'good-1' then return null; end if; return new;", "changed": "new.state = 'again'; return new;"} {
+		r := newRig(t)
+		want := r.good(Postgres, "jobs", 3)
+		r.exec("create function keeps() returns trigger language plpgsql as $$ begin " + body + " end $$")
+		r.exec("create trigger keeps before insert on jobs for each row execute function keeps()")
+		r.withFaults(refuseAll)
+		rep, err := r.tryMove(options(Postgres))
+		if s := rep.Sets[0]; !errors.Is(err, punctual.ErrNoSpace) || !strings.Contains(err.Error(), "trigger") || s.Returned != 0 || s.StillStaged != 3 || s.Remaining != 0 || rep.Unfinished != 3 {
+			t.Errorf("%s: %v, %+v, unfinished %d; want all in staging", name, err, s, rep.Unfinished)
+		}
+		r.healed()
+		r.move(options(Postgres))
+		r.consume("t")
+		r.eachOnce(want)
+	}
+}
+
+// A row that another table refers to ends the run with a remedy, also where that is found only at
+// the end of the transaction.
+func TestPostgresReferredTo(t *testing.T) {
+	for _, kind := range []string{"", "on delete restrict", "deferrable initially deferred"} {
+		r := newRig(t)
+		r.good(Postgres, "jobs", 3)
+		r.exec("create table runs (job text references jobs " + kind + ")")
+		r.exec("insert into runs values ('good-1')")
+		rep, err := r.tryMove(options(Postgres))
+		if s := rep.Sets[0]; err == nil || !strings.Contains(err.Error(), "--where") || s.Stored+s.Gone != 0 || s.Remaining != 3 || s.StillStaged != 0 {
+			t.Errorf("%s: %v, %+v; want an error and nothing taken", kind, err, s)
+		}
+		o := options(Postgres)
+		o.Where = "not exists (select 1 from runs where job = t.id)"
+		if s := r.move(o).Sets[0]; s.Stored != 2 {
+			t.Errorf("%s: %+v, want the two others", kind, s)
+		}
+	}
+}
+
+// A condition may name columns that the import uses names of.
+func TestPostgresNamesOfColumns(t *testing.T) {
+	r := newRig(t)
+	r.exec("create table tasks (member text primary key, place timestamptz, kept text, version int, record text, part int)")
+	r.exec("insert into tasks values ('a', '2096-01-01 00:00:00+00', 'x', 1, 'r', 1), ('b', '2096-01-01 00:00:00+00', 'y', 2, 'r', 1)")
+	o := Options{Kind: Postgres, Names: []string{"tasks"}, Topic: "t", Columns: Columns{"member", "place", "kept"}, Where: "version = 1 and record = 'r' and part = 1"}
+	if s := r.move(o).Sets[0]; s.Stored != 1 {
+		t.Errorf("%+v", s)
+	}
+	o.Where, o.Mark = "version = 2 and record = 'r' and part = 1", "part=2"
+	if s := r.move(o).Sets[0]; s.Stored != 1 {
+		t.Errorf("marked: %+v", s)
+	}
 }
 
 // River's own client wrote the jobs; see testdata/river.

@@ -303,12 +303,17 @@ table. Rows that a transaction has locked stay, so consumers that select with FO
 delete in the same transaction may run meanwhile. Those that mark a row as running, work, and
 delete it later may run if --where leaves such rows out.
 
+A table is refused where deleting a row may keep it or change others, because of a trigger, a
+foreign key, a rule or row-level security. With --mark COLUMN=VALUE a row that is taken is updated
+and not deleted; --where must leave such rows out.
+
 Do not import rows of a table that has other uses, such as orders. Push a message for each of
 them, or let Reconcile do so (docs/reconcile.md).`
 
 const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
   punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
-  punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes`
+  punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes
+  punctual import postgres jobs --id id --due run_at --body payload --where "deleted_at is null" --mark deleted_at=now --topic jobs --from postgres://localhost/shop --yes`
 
 const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
 queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
@@ -365,6 +370,7 @@ var importKinds = []importKind{
 			flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
 			flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
 			flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
+			flags.StringVar(&o.Mark, "mark", "", "set a column of a row that is taken, and do not delete the row: `COLUMN=VALUE`; needs a --where that leaves such rows out")
 			unitVar(flags, &o.Unit, "what a due time that is a number counts: `s|ms`")
 		},
 	},
