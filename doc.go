@@ -33,8 +33,8 @@
 //	r, err := q.Push(ctx, "order.close", body, punctual.ID("order-17"), punctual.In(30*time.Minute))
 //
 // When Push returns without an error, the message is as durable as the store promises. Options say
-// when ([In], [At], [AtLocal], [Level], [Spread]), under which [ID], and what else holds for the
-// message ([Header], [MaxAttempts], [Expire]). A push whose ID is already in use keeps the first
+// when ([In], [At], [AtLocal], [Spread]), under which [ID], and what else holds for the message
+// ([Header], [MaxAttempts], [Expire]). A push whose ID is already in use keeps the first
 // message, so a push with an ID may be repeated safely. If the first message is dead, the push
 // fails with [ErrDuplicate], because a dead message would not be delivered. With [Replace] the new
 // message takes the place of the first; with [FailIfExists] the push fails. [Queue.PushMany] stores

@@ -160,8 +160,8 @@ type Report struct {
 	Failure error
 	// First are the first messages selected, at most 10.
 	First []Item
-	// Continued is when the shift began that this call has continued, or found complete, by the
-	// store's clock; zero otherwise.
+	// Continued is when the shift began, by the store's clock, if an earlier call began it and this
+	// call has continued it or found it complete; zero otherwise.
 	Continued time.Time
 }
 

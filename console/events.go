@@ -10,7 +10,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// eventsPage shows the latest events of a topic that no reader has taken yet.
+// eventsPage shows the events of a topic that no reader has claimed yet, the latest first.
 type eventsPage struct {
 	*topicView
 	// Able is true if the store can tell of events and the topic is no companion. On are the names

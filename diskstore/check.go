@@ -9,7 +9,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems is how many problems a report has at most.
+// maxProblems bounds CheckReport.Problems, because damage may concern every message. Further
+// problems are left out.
 const maxProblems = 100
 
 // Check reads everything in the store. It compares every message with its ID and every ID with its

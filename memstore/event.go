@@ -17,12 +17,12 @@ func (s *Store) tell(m *message, e event.Event, now instant) {
 	s.wakeClaims()
 }
 
-// sweptAtOnce is how many messages that stand behind others one sweep looks at.
+// sweptAtOnce is how many messages one call of sweepEvents checks beside the first ones.
 const sweptAtOnce = 64
 
 // sweepEvents drops the topic's events that have expired, as a claim would: the first ones, and
-// some of those that stand behind messages which do not expire. For these each call looks at a part
-// of the queue, and goes on where the last call has stopped.
+// some of those behind messages that do not expire. To find the latter, each call checks a part of
+// the queue, and goes on where the last call has stopped.
 func (s *Store) sweepEvents(t *topic, now instant) {
 	for len(t.live) > 0 && t.live[0].At() <= now.ms && s.end(t, t.live[0], now) {
 	}

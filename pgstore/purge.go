@@ -144,7 +144,7 @@ func (r *remover) purgeSome(ctx context.Context, statement string, args []any) (
 	return found, err
 }
 
-// halfDone marks the error of a call of which an earlier part took effect.
+// halfDone adds ErrIndeterminate to the error of a call that has made some of its changes before.
 func halfDone(err error) error {
 	return fmt.Errorf("%w (%w)", punctual.ErrIndeterminate, err)
 }

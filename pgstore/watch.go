@@ -44,8 +44,8 @@ func (s *Store) watch() {
 	}
 }
 
-// sweeps sweeps each checkEvery, until Close. It has a goroutine of its own, because a sweep may
-// take minutes.
+// sweeps calls remover.sweep every 30 s (checkEvery) until Close. It has a goroutine of its own,
+// because a sweep may take minutes.
 func (s *Store) sweeps() {
 	check := time.NewTicker(cmp.Or(s.opt.checkEvery, checkEvery))
 	defer check.Stop()

@@ -60,7 +60,8 @@ const (
 	lateEach = 50 * time.Microsecond
 )
 
-// poller is the state of a session's claims. Only the goroutine that polls uses it.
+// poller is the state of a session's claims. Only the goroutine that polls uses it, but for
+// proving.
 type poller struct {
 	w     *Worker
 	s     *session
@@ -174,7 +175,7 @@ func (w *Worker) poll(s *session) error {
 // awaitClaims waits for the claims under way once no more are sent, and dispatches what they bring.
 func (p *poller) awaitClaims() {
 	for p.underWay > 0 {
-		_ = p.receive(<-p.answers) // claims are over
+		_ = p.receive(<-p.answers) // returns nil once the context of the claims has ended
 	}
 }
 

@@ -47,7 +47,6 @@ import (
 //	parts.go     a claim for more topics than one call may name, in parts
 //	observer.go  the hooks of Config.Observer
 //	panic.go     panics as errors
-//	errors.go    errors with a sentence in front
 //	backoff.go   growing delays
 //	quiet.go     middleware that snoozes what comes in quiet hours
 //	events.go    handlers of what topics tell of their messages

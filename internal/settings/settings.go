@@ -83,8 +83,8 @@ func (r *Setting) Flag() string { return strings.ReplaceAll(r.Name, "_", "-") }
 // Text returns the value in s as people write it. Parse reads the same value from it.
 func (r *Setting) Text(s *punctual.Settings) string { return r.text(s) }
 
-// Shown returns the value in s for display: Text, or for a 0 with a meaning of its own that meaning
-// (Zero).
+// Shown returns the value in s for display: Zero if the value is 0 and 0 has a meaning of its own,
+// otherwise Text.
 func (r *Setting) Shown(s *punctual.Settings) string {
 	if r.Zero != "" && r.isZero(s) {
 		return r.Zero

@@ -90,7 +90,7 @@ func ParseShift(field, text string) (time.Duration, error) {
 	return d, err
 }
 
-// bulk.Report says what a bulk has done so far, or at its end.
+// BulkReport is a bulk.Report: what a bulk has done so far, or at its end.
 type BulkReport struct {
 	// Looked is how many messages were read, Matched how many of them the bulk is to change.
 	Looked  int64 `json:"looked"`
@@ -106,7 +106,8 @@ type BulkReport struct {
 	Failed  int64      `json:"failed"`
 	Failure *Problem   `json:"failure,omitzero"`
 	First   []BulkItem `json:"first,omitzero"`
-	// Continued is when the shift began that this request has continued or found complete.
+	// Continued is when the shift began, if an earlier request began it and this request has
+	// continued it or found it complete.
 	Continued Time `json:"continued,omitzero"`
 	// Complete tells that the bulk has gone through all messages. Without it, the bulk is under
 	// way, or an Error has ended it.
@@ -114,7 +115,7 @@ type BulkReport struct {
 	Error    *Problem `json:"error,omitzero"`
 }
 
-// bulk.Item is one of the first messages that a bulk selects.
+// BulkItem is a bulk.Item: one of the first messages that a bulk selects.
 type BulkItem struct {
 	ID     string `json:"id"`
 	Due    Time   `json:"due"`

@@ -92,7 +92,7 @@ type Clock struct {
 	Now Time `json:"now"`
 }
 
-// storekit.ClockState is the answer of GET and POST /v1/clock/state: a storekit.ClockState.
+// ClockState is the answer of GET and POST /v1/clock/state: a storekit.ClockState.
 type ClockState struct {
 	Now     Time     `json:"now"`
 	Follows string   `json:"follows"`

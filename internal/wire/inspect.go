@@ -202,7 +202,7 @@ type CheckLine struct {
 	Error  *Problem     `json:"error,omitzero"`
 }
 
-// storekit.CheckReport is the result of a full scan.
+// CheckReport is a storekit.CheckReport: the result of a full scan.
 type CheckReport struct {
 	Topics int64 `json:"topics"`
 	Live   int64 `json:"live"`

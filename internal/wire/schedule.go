@@ -135,7 +135,7 @@ type ScheduleCounts struct {
 	Skipped int64 `json:"skipped"`
 }
 
-// schedule.Paused says since when, by whom and why a schedule is paused.
+// SchedulePause says since when, by whom and why a schedule is paused.
 type SchedulePause struct {
 	At   Time   `json:"at"`
 	By   string `json:"by,omitzero"`

@@ -166,7 +166,7 @@ func writeFormat(fs vfs.FS, dir string, names []string) error {
 	return errkind.Classify("write "+name, err)
 }
 
-// FormatFile is the name of the file that tells the format of what this program writes.
+// FormatFile returns the name of the file that says in which format this program writes: FORMAT-2.
 func FormatFile() string { return fmt.Sprintf("%s%d", formatPrefix, FormatVersion) }
 
 // StagingPrefix begins the names of directories in the store's own in which a copy of it is

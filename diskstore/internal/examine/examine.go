@@ -28,10 +28,9 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// An examination warns of what exceeds these values.
-const (
-	slowFsync = 50 * time.Millisecond // a push that comes alone waits for one fsync
-)
+// slowFsync is how long an fsync may take before an examination warns of it. A push that comes
+// alone waits for one fsync.
+const slowFsync = 50 * time.Millisecond
 
 // MaxClockStep is how far the machine's clock may be from the store's, ahead or behind. A store
 // whose clock is further away refuses to open.

@@ -182,7 +182,7 @@ func (s *State) Fail(err error) {
 		s.cause = errkind.Plain(err)
 		s.log.Error("store has failed; reopen it when the disk works again", "dir", s.dir, "error", s.cause)
 		s.log.Debug("all that is known of the failure", "dir", s.dir, "error", fmt.Sprintf("%+v", err))
-		s.changes.close(nil) // the database writes nothing after its failure
+		s.changes.close(nil) // from now on neither the store nor its database begins a change of a file
 		close(s.failed)
 		s.end()
 	})

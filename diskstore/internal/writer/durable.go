@@ -160,7 +160,8 @@ func (w *Writer) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// waitLogged waits until the settlements that are being written to the claim log are there.
+// waitLogged waits for the settlements that are being written to the claim log, until each of them
+// is in the log or the log has refused it.
 func (w *Writer) waitLogged(ctx context.Context) error {
 	w.unlogged.mu.Lock()
 	under := slices.Collect(maps.Keys(w.unlogged.under))

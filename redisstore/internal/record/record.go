@@ -21,23 +21,25 @@ import (
 // What never changes (hash m). Of a pushed message the scripts write the fields up to due, and this
 // program the rest; the message of an event is written by the scripts as a whole (lua/events.lua):
 //
-//	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4) [expireAfter(double)] [remember(double)]
-//	[uvarint length, block of attributes (storekit.Attributes)]
+//	version(4 bits) flags(4 bits) created(double) due(double) maxAttempts(4)
+//	[expireAfter(double)] [remember(double)] [uvarint length, block of attributes (storekit.Attributes)]
 //	uvarint number of headers { uvarint length, name, uvarint length, value }, by name
 //	body
 //
 // What changes (hash s); written by the scripts alone:
 //
 //	version(1) flags(1) reason(1) failures(1) attempt(4) token(double)
-//	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]] [firstDue(double)] [expireAfter(double)]
+//	due(double) maxAttempts(4) [created(double) began(double) [remember(double)]]
+//	[since(double) began(double)] [firstDue(double)] [expireAfter(double)]
 //	{ attempt(4) at(double) length(2) error }, oldest first
 //
 // A message of version 2 has the field remember, for how long its ID is remembered, at a place
 // where scripts find it; the block of attributes says the same to this program. From its push on
 // such a message has a state of version 3, which repeats remember. A state of version 2 or 3 says
-// when the message was created and when its lease began. firstDue and expireAfter are there if the
-// flags say so; without firstDue the first due time is due. docs/format-redis.md has the rules for
-// changing these forms.
+// when the message was created and when its lease began. A state whose version has flagLeaseTimes
+// added has since, when the lease was given or last extended, and began. firstDue and expireAfter
+// are there if the flags say so; without firstDue the first due time is due. docs/format-redis.md
+// has the rules for changing these forms.
 const (
 	formatVersion = 1
 	// timedVersion is the version of a state with the times created and began, which finished
@@ -60,7 +62,7 @@ const (
 	// flagRemember is added to the first byte of a message and makes version 2 of version 1 there,
 	// so that it needs no bit of its own.
 	flagRemember = 16
-	// flagLeaseTimes is added to the version of a state.
+	// flagLeaseTimes is added to the version of a state that has the fields since and began.
 	flagLeaseTimes = 16
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/punctualmq/punctual/internal/cron"
 )
 
-// mostEarlier bounds State.Earlier, so that a definition that is changed again and again while no
-// duty runs does not grow without end.
+// mostEarlier bounds State.Earlier, so that the record of a schedule that is changed again and
+// again while no duty runs does not grow without end.
 const mostEarlier = 4
 
 // MaxSkip is the most times that a schedule has in State.Skip.

@@ -159,9 +159,6 @@ func (a *app) showMessage(m punctual.Info) error {
 	return nil
 }
 
-// IDs are unique within a topic. A command that gets an ID without a topic searches all topics for
-// it.
-
 const topicFlagHelp = "the topic of the IDs (default: the only topic that has the ID)"
 
 // found is an ID, and the topic that was named for it or in which it was found.
@@ -170,8 +167,9 @@ type found struct {
 	topic string // empty: the ID was found in no topic
 }
 
-// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. An ID that
-// several topics hold is an error of usage, before the message of any of ids is changed.
+// lookUp finds the topic of each ID: the one given, or the only one that holds the ID. IDs are
+// unique only within a topic, so an ID that several topics hold is an error of usage, before the
+// message of any of ids is changed.
 func lookUp(ctx context.Context, i punctual.Inspector, topic string, ids []string) ([]found, error) {
 	out := make([]found, len(ids))
 	var topics []punctual.TopicStats

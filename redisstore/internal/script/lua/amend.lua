@@ -86,8 +86,9 @@ local function requeue(id, due, since)
   return REQUEUED, due
 end
 
--- refusal returns the status of a change that fails without an effect whatever condition it has, by
--- where the message is and whether it is to be cancelled when its lease ends, or nil.
+-- refusal returns the status of a change that is refused whether or not its condition holds, or nil
+-- if it is not refused. from and at say where the message is. cancelled says that a cancel has come
+-- during its lease.
 local function refusal(change, from, at, cancelled)
   if not from then return NOT_FOUND end
   if change == REQUEUE and from ~= D then return NOT_DEAD end

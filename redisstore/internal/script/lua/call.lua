@@ -9,6 +9,7 @@
 --       two take turns: the windows with even numbers are in the first. If somebody beyond the
 --       caller may send the call again, under a key, the flags in ARGV[1] are followed by the field
 --       of its record, 16 bytes, and what stands for the content of the call, 8 bytes
+--
 -- A caller has one call under way at a time, and the number of each is greater than that of the one
 -- before.
 local again = flags % 2 == 1

@@ -2,8 +2,10 @@
 -- end on the way.
 --
 -- KEYS  of a partition
--- ARGV  3 how many to lease at most (1 to 200; as many as 200 may end), 4 length of the lease (0:
---       the topic's), 5 bytes after which to stop, 6 '1' to delete what is past its retention
+-- ARGV  3 how many to lease at most, 1 to 200; those that end are not among them, but both together
+--       are 200 at most
+--       4 length of the lease, 0: the topic's; 5 bytes after which to stop
+--       6 '1' to delete what is past its retention
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
 --       next is the next due time; NEVER if there is none, or while delivery is paused. at is when
 --       the leases began, until their end and token that of all of them; token is 0 if there are no

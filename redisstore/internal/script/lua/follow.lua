@@ -3,20 +3,20 @@
 --
 -- KEYS  after those of the records: eight for each other topic that has follow-ups, t to x as in
 --       start.lua
--- ARGV  5 how many these topics are; 6 the version of the settings of this partition by which the
---       caller has chosen the IDs;
+-- ARGV  5 how many these topics are
+--       6 the version of the settings of this partition by which the caller has chosen the IDs
 --       7 msgpack: an array with, for each settlement that has follow-ups, its place among the
 --       settlements, from 0, and how many follow-ups it has, and then four values for each of
 --       these: its topic, by its place in KEYS from 1, or 0 for this one; and ID, due and how as
---       push.lua takes them; 8 and so on, per follow-up: what push.lua is given beside these All of
---       these are there only if there are follow-ups
+--       push.lua takes them
+--       8 and so on, per follow-up: what push.lua is given per message from 5 on
+--       All of these are there only if there are follow-ups
 -- Reply of settle.lua: after notified stand, for each of the other topics, the version of its
--- settings here, as in a reply, and
---       the time of which waiting claims were notified there. A status above 15 is followed by due
---       and state, as in the reply of push.lua; it is 16 times the number of the follow-up that is
---       refused, from 1, and
---       4, 5, 6, 8 or 9 as in push.lua, 10 no space, 11 its topic is not there, or 12 the topic of
---       the settlement has another version
+--       settings here, as in a reply, and the time of which waiting claims were notified there.
+--       A status above 15 is followed by due and state, as in the reply of push.lua. It is 16 times
+--       the number of the follow-up that is refused, from 1, and 4, 5, 6, 8 or 9 as in push.lua,
+--       10 no space, 11 its topic is not there, or 12 the topic of the settlement has another
+--       version
 local follow -- nil unless there are follow-ups
 if ARGV[5] then
   local SPACE, TOPIC, VERSION = 10, 11, 12

@@ -3,8 +3,7 @@
 -- KEYS  1, 2 the hashes of records
 -- ARGV  1 the field of the record
 -- Reply 1 if no other copy of the claim got the answer. Then forget has deleted the record, and the
--- caller has to give the
---       leases back
+--       caller has to give the leases back
 for i = 1, 2 do
   local raw = redis.call('HGET', KEYS[i], ARGV[1])
   if raw then

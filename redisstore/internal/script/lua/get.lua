@@ -3,9 +3,8 @@
 -- KEYS  of a partition
 -- ARGV  3 ID
 -- Reply {now, micros, version, time, set, message, state}; nothing after version if there is no
--- such message. set is 't', 'l' or
---       'd', and time the score in it, rounded up to ms; message and state as in the reply of
---       list.lua
+--       such message. set is 't', 'l' or 'd', and time the score in it, rounded up to ms; message
+--       and state as in the reply of list.lua
 local id = ARGV[3]
 local at, set = tonumber(call('ZSCORE', T, id) or nil), 't'
 if not at then

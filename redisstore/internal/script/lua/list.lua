@@ -5,11 +5,10 @@
 -- ARGV  3 to 8 as select.lua says; 9 bytes after which to stop; 10 the reason of the dead
 --       to list, 0 for all
 -- Reply {now, micros, version, last time, last ID, ID, time, set, message, state, ID ...}: as many
--- as
---       asked for, or fewer because of the bytes, the reason or because there are no more. last is
---       the place of the last message read, 0 and '' if there was none. set is 't', 'l' or 'd', and
---       time the score in it, but the due time of a ready message whose lease has run out, which is
---       its score in x. Both times are PLACES times as large where leased messages are listed.
+--       as asked for, or fewer because of the bytes, the reason or because there are no more. last
+--       is the place of the last message read, 0 and '' if there was none. set is 't', 'l' or 'd'.
+--       time is the score in that set, but the score in x, the due time, for a ready message whose
+--       lease has run out. Both times are PLACES times as large where leased messages are listed.
 --       state is empty for a message that waits as it was pushed and has none
 local budget, bytes, reason = tonumber(ARGV[9]), 0, tonumber(ARGV[10])
 local found, last = {}, {at = 0, id = ''}

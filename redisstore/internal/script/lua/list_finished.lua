@@ -2,19 +2,18 @@
 -- order of the time until which they are kept, or the reverse. Records of one time are in no order.
 --
 -- KEYS  of a partition
--- ARGV  3 from, 4 to (ms, both included); 5 how many members of u to leave out, which were read
---       before
---       6 how many IDs to read, about. A negative number reads from the end
+-- ARGV  3 from, 4 to (ms, both included)
+--       5 how many members of u to leave out, because they were read before
+--       6 how many IDs to read, about; a negative number reads from the end
 --       7 time, 8 ID of the place behind which the list begins; the ID is empty to begin at the
 --       first
---       9 from, 10 to when the messages finished (ms, to not included); 11 their outcome, or -1 for
---       any
+--       9 from, 10 to: when the messages finished (ms, to not included)
+--       11 their outcome, or -1 for any
 --       12 bytes after which to stop
 -- Reply {now, micros, version, IDs read, members read, members left, last time, members of the last
--- time, ID, record, ID ...}:
---       members left is 1 when there are more to read, and else 0; last time is that of the last
---       member read, and members of the last time says how many of those read have it; both are 0
---       when none was read
+--       time, ID, record, ID ...}: members left is 1 when there are more to read, and else 0. last
+--       time is that of the last member read, and members of the last time says how many of those
+--       read have it; both are 0 when none was read
 if not H then return reply(0, 0, 0, 0, 0) end
 local low, high, skip, most = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local after, after_id = tonumber(ARGV[7]), ARGV[8]

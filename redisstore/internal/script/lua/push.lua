@@ -1,27 +1,27 @@
 -- push stores messages.
 --
 -- KEYS  of a partition
--- ARGV  3 msgpack: an array with three values per message, in order of effect:
---       ID; due in digits, or a number: the delay; how, a sum: what to do when the ID is in use (0
---       keep the first, 1 replace it, 2 fail, 3 it cannot be in use, because the caller has just
---       made it up,
+-- ARGV  3 msgpack: an array with three values per message, in order of effect: ID; due in digits,
+--       or a number, the delay; how, a sum: what to do when the ID is in use (0 keep the first,
+--       1 replace it, 2 fail, 3 it cannot be in use, because the caller has just made it up,
 --       4 replace a dead one, keep any other), 8 times the flags of the record, and 256 to replace
---       only a message that is due at a given time; 4 the version of the settings that the caller
---       knows; then, per message, what follows the due time in its record, and with 256 that given
+--       only a message that is due at a given time
+--       4 the version of the settings that the caller knows
+--       5 and so on, per message: what follows the due time in its record, and with 256 that given
 --       time in front of it (double)
--- Reply {now, micros, version, notified, up, place, status, due, state, place, status, due, state
--- ...}
---       nothing after version, and nothing done, if it is not the one that the caller knows
+-- Reply {now, micros, version, notified, up, place, status, due, state, place, status ...}: nothing
+--       after version, and nothing done, if version is not the one that the caller knows
 --       up is now rounded up, from which delays count
---       place is that of a message among those given, from 0; one that is not named
---       was stored, and its ID was not in use
---       status 2 duplicate: due and state are those of the stored message, 3 replaced: due is that
---       of the new message,
---       4 ID in use, 5 due too far ahead, 6 paused, 7 duplicate of a finished message,
---       8 ID in use by a dead message: due is when it died, 9 the message with the ID is due at
---       another time than the given one: due is that time, or nothing has the ID: state is 0
---       state  as in punctual.State, but 1 with 9 for any message; due and state are 0 where
---              nothing is said of them
+--       place is that of a message among those given, from 0; a message that is not named was
+--       stored, and its ID was not in use
+--       status 2 duplicate: due and state are those of the stored message
+--              3 replaced: due is that of the new message
+--              4 ID in use, 5 due too far ahead, 6 paused, 7 duplicate of a finished message
+--              8 ID in use by a dead message: due is when it died
+--              9 the message with the ID is due at another time than the given one: due is that
+--              other time; or nothing has the ID: state is 0
+--       state as in punctual.State, but 1 with status 9 for any message; due and state are 0 where
+--       nothing is said of them
 if cfg.version ~= tonumber(ARGV[4]) then
   local out = reply()
   keep(out, false)

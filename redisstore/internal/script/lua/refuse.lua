@@ -8,8 +8,7 @@
 --       The number after that one must never be used. Copies of another era than that of the
 --       partition are refused in any case
 -- Reply {now, micros, version, place ...}: the calls, from 0, that are not refused yet, because no
--- copy can be carried
---       out so long before its deadline
+--       copy can be carried out so long before its deadline
 local WINDOW = 60000 -- as in call.lua
 
 local out = {now, micros, tonumber(g[1] or 0) * (g[4] and 1 or -1)}

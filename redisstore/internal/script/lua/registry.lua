@@ -3,10 +3,10 @@
 -- copy that comes too late changes nothing.
 --
 -- KEYS  1 topics: sorted set of names by version
--- ARGV  1 lower bound of the clock, in ms; 2 how many steps of the clock the caller knows of, which
---       does not matter here;
---       3 seconds, 4 microseconds: the time for tests, empty for that of the server; 5 'add',
---       'remove', 'list' or 'since'; 6 the name;
+-- ARGV  1 lower bound of the clock, in ms
+--       2 how many steps of the clock the caller knows of, which does not matter here
+--       3 seconds, 4 microseconds: the time for tests, empty for that of the server
+--       5 'add', 'remove', 'list' or 'since'; 6 the name
 --       7 the version that is created, or deleted, or the least one to list; 8 the deadline, in ms
 -- Reply {now, 1000 times ARGV 2, names}: names for 'list' and 'since' alone
 local s, us = ARGV[3], ARGV[4]

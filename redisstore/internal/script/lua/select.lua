@@ -5,8 +5,7 @@
 --       4 from, 5 to (ms, both included).
 --       6 time, 7 ID of the place after which to begin; both are empty to begin at the first.
 --       8 how many at most. A negative number reads the list from its end: the latest first, and
---       after a place comes what
---         stands before it in order.
+--       after a place comes what stands before it in order.
 
 -- Leases that end in one ms are in the order of their scores, which are multiples of 1/PLACES. So
 -- the time in the place of a leased message is its score times PLACES, a whole number.

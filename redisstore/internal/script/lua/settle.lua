@@ -1,18 +1,19 @@
 -- settle acks, retries, snoozes, discards, releases or extends leased messages.
 --
 -- KEYS  of a partition
--- ARGV  3 msgpack: an array with five values per settlement, in order of
---       effect: ID; token; verb, as in punctual.Verb; delay in ms, or a due time in digits (to
---       extend, 0 stands for the topic's lease; to retry, -1 to -2 for the topic's backoff, and
---       what is below -1 is a chance drawn by the caller); text of the error; or, if 4 is '1', of
---       acks: token, how many IDs, these IDs, and the next token ...
+-- ARGV  3 msgpack: an array with five values per settlement, in order of effect: ID; token; verb,
+--       as in punctual.Verb; delay in ms, or a due time in digits (to extend, 0 stands for the
+--       topic's lease; to retry, -1 to -2 for the topic's backoff, and what is below -1 is a chance
+--       drawn by the caller); text of the error
+--       4 '1' if 3 has acks alone, in a shorter form: token, how many IDs, these IDs, and the next
+--       token ...
 --       5 and so on as follow.lua says
 -- Reply {now, micros, version, notified, place, status, place, status ...}, with more as follow.lua
--- says
+--       says
 --       place is that of a settlement among those given, from 0; one that is not named was done
---       status 1 lease lost, 2 the message was cancelled under this lease, 3 due too far ahead, 4
---       nothing was done: the states are too long for one script, or an earlier settlement of the
---       ID waits for a topic; the caller sends these settlements again
+--       status 1 lease lost, 2 the message was cancelled under this lease, 3 due too far ahead
+--              4 nothing was done: the states are too long for one script, or an earlier settlement
+--              of the ID waits for a topic; the caller sends these settlements again
 local ACK, RETRY, SNOOZE, DISCARD, RELEASE, EXTEND = 1, 2, 3, 4, 5, 6
 
 local out = reply(NEVER)
@@ -263,8 +264,8 @@ if follow then
 end
 -- answers.undecided has the IDs whose settlement waits for a topic to be looked up. Further
 -- settlements of these IDs are left for the next script, too, because the items of a call take
--- effect in order. (It is a field of answers because a script may have only
--- 200 local variables.)
+-- effect in order. undecided is a field of answers because a script may have only 200 local
+-- variables.
 local answers, decided = {undecided = {}}, false
 for place = 0, #ids - 1 do
   local status, at, state = 4, nil, nil

@@ -7,31 +7,29 @@
 --       4 f sorted set: IDs of finished messages, by the time at which they are forgotten
 --       5 m hash: ID -> what never changes of a message
 --       6 s hash: ID -> what changes; absent for a message that has a compact lease, or waits as it
---       was pushed and is
---            remembered for no time of its own
+--           was pushed and has no remember
 --       7 g hash: the partition's clock, token counter and settings
 --       8 x sorted set: messages whose lease has run out, by due time: the first ones of l, as many
---       as
---            list, purge and stats have needed in that order so far
---       9, 10 r of scripts that change something: see call.lua; further keys: see configure.lua,
---       delete.lua, follow.lua and
---            events.lua
+--           as list, purge and stats have needed in that order so far
+--       9, 10 r of scripts that change something: see call.lua
+--       further keys: see configure.lua, delete.lua, follow.lua and events.lua
 --       the last two, in a topic that keeps finished records or has kept some:
 --         h  hash: ID -> finished record
 --         u  sorted set: IDs of finished records, up to 32 in a member, by the time at which the
 --            records are deleted
--- ARGV  1 packed: lower bound of the clock, in ms: the latest time that an answer to the caller
---       had; era: how many steps of the store's clock the caller knows of; seconds and
---       microseconds: the time for tests, or seconds below 0 to take the server's; number and
---       deadline, in ms, of a call of a script with records (six doubles); flags (B): 1 the call
---       was sent before, or may have been, 2 no fast path, for tests, 4 the script is step; of a
---       call with a key two texts more, see call.lua
+-- ARGV  1 packed, six doubles and a byte:
+--         lower bound of the clock, in ms: the latest time that an answer to the caller had
+--         era: how many steps of the store's clock the caller knows of
+--         seconds and microseconds: the time for tests, or seconds below 0 to take the server's
+--         number and deadline, in ms, of a call of a script with records
+--         flags (B): 1 the call was sent before, or may have been, 2 no fast path, for tests,
+--         4 the script is step
+--       and of a call with a key two texts more, see call.lua
 --       2 the caller, of scripts with records: name of the store, ':', number of the slot
 --
 -- Reply {now, micros, version, ...}: the time in ms; the microseconds that it leaves off, and 1000
--- times the era of the partition;
---       and the version of the settings here: positive if there is such a topic; else 0, or
---       minus the last version that there was
+--       times the era of the partition; and the version of the settings here: positive if there is
+--       such a topic; else 0, or minus the last version that there was
 --
 -- Every live or dead message is in m and in exactly one of t, l and d. A message has a
 -- token exactly while it is in l. All times are ms since 1970 unless they say otherwise.

@@ -2,16 +2,16 @@
 -- for that. It has no prelude.
 --
 -- KEYS  1 store: hash with format, epoch, clock and the steps of the clock
--- ARGV  1 lower bound of the clock, in ms; 2 how many steps of the clock the caller knows of; 3
---       seconds, 4 microseconds: the time for tests, empty for that of the server; 5 the epoch to
---       store if there is none,
---       or empty; 6 the format's version; 7 '1' to write the clock down; 8 a time, in ms, to which
---       the clock is to step back if it is ahead, or empty. It steps only if the caller knows of
---       all steps, so that of several callers one makes the step
+-- ARGV  1 lower bound of the clock, in ms; 2 how many steps of the clock the caller knows of
+--       3 seconds, 4 microseconds: the time for tests, empty for that of the server
+--       5 the epoch to store if there is none, or empty; 6 the format's version
+--       7 '1' to write the clock down
+--       8 a time, in ms, to which the clock is to step back if it is ahead, or empty. It steps only
+--       if the caller knows of all steps, so that of several callers one makes the step
 -- Reply {now, micros, format, epoch, last, stepped}: micros has 1000 times the number of steps
--- added; format and epoch are empty
---       for a store that is not there; last is the last step, 'from to' in ms, empty if there was
---       none or a failover has lost it; stepped is 1 if this call made it
+--       added. format and epoch are empty for a store that is not there. last is the last step,
+--       'from to' in ms, empty if there was none or a failover has lost it. stepped is 1 if this
+--       call made it
 local KEPT = 64 -- steps that are remembered, for partitions that nobody has asked since
 local function int(n) return string.format('%.0f', n) end
 local got = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'clock', 'steps')

@@ -1,7 +1,7 @@
 // Package top is what punctual top shows: a store, live on a terminal. The model (model.go) holds
-// what is shown and where the user stands in it; keys.go says what each key does, change.go what it
-// changes after a question, and draw.go draws the screen. bubbletea calls the model from one
-// goroutine; what takes long runs beside it and comes back as a message.
+// what is shown and where the user stands in it; keys.go says what each key does, and makes the
+// changes of the store once the user has answered a question; draw.go draws the screen. bubbletea
+// calls the model from one goroutine; what takes long runs beside it and comes back as a message.
 package top
 
 import (
