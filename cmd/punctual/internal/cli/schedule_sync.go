@@ -35,7 +35,8 @@ const scheduleSyncHelp = `Sync makes the schedules of a store those that a file 
 
 The other members of a schedule are those of the HTTP interface: from, until, except, spread,
 overlap, missed, grace, limit, max_dead, headers, max_attempts, expire, drop_expired,
-%s. What the file leaves out has its default. An expression that begins with * needs quotes.
+%s.
+What the file leaves out has its default. An expression that begins with * needs quotes.
 
 --prune says what becomes of schedules of the same topics that are no longer declared: keep leaves
 them, pause pauses them until they are declared again, delete removes them. The whole file is
