@@ -31,10 +31,10 @@ const (
 	asynqHeaderGroup   = "asynq-group"
 )
 
-func (s *source) describeAsynq(byType bool) {
+func (s *source) describeAsynq() {
 	prefix := "asynq:{" + s.name + "}:"
 	s.set, s.tasks = prefix+s.part, prefix+"t:"
-	s.read = func(e *entry) (punctual.NewMessage, *problem) { return readAsynq(e, s.name, byType) }
+	s.read = func(e *entry) (punctual.NewMessage, *problem) { return readAsynq(e, s.name) }
 }
 
 // asynqTask is what was read of a task's hash.
@@ -55,7 +55,7 @@ func (t *asynqTask) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *problem) {
+func readAsynq(e *entry, queue string) (m punctual.NewMessage, p *problem) {
 	if !e.task.found {
 		return m, problemf(BadLayout, "there is no task with this ID")
 	}
@@ -70,31 +70,31 @@ func readAsynq(e *entry, queue string, byType bool) (m punctual.NewMessage, p *p
 		return m, problemf(BadLayout, "the task says that it is %q of queue %q", t.id, t.queue)
 	}
 	m.ID = asynqID(queue, e)
-	m.Body = t.payload
+	m.Topic, m.Body = t.typ, t.payload
 	m.MaxAttempts = attemptsLeft(t)
-	if m.Headers, p = asynqHeaders(t, m.ID); p != nil {
+	if m.Headers, p = asynqHeaders(t); p != nil {
 		return m, p
 	}
 	if t.deadline > 0 {
 		// From its deadline on the task is of no use: it becomes dead, as asynq would archive it.
 		e.deadline = time.Unix(t.deadline, 0)
-	}
-	if byType {
-		m.Topic = t.typ
+		if float64(t.deadline) <= e.score {
+			return m, problemf(BadDeadline, "its deadline %s does not lie behind its due time, so asynq would archive it and never run it", e.deadline.UTC().Format(time.RFC3339))
+		}
 	}
 	return m, nil
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// asynqID returns the task's own ID if that is a UUID, as asynq makes them. A program that chooses
-// IDs may use one again when its task is done, so such a task gets an ID that is made of its queue,
-// ID, score and content.
+// asynqID returns the task's own ID. A program that chooses IDs may use one again when its task is
+// done, so the spare ID of such a task is made of its queue, ID, score and content. A UUID, as
+// asynq makes them, does not come again.
 func asynqID(queue string, e *entry) string {
 	if uuid.MatchString(e.member) {
 		return e.member
 	}
-	return makeID(Asynq, queue, e.member, formatScore(e.score), e.task.msg)
+	return e.keep(e.member, makeID(Asynq, queue, e.member, formatScore(e.score), e.task.msg))
 }
 
 // attemptsLeft turns a number of retries into one of attempts, without those already made.
@@ -103,11 +103,8 @@ func attemptsLeft(t *taskMessage) int {
 	return int(min(max(left, 1), limits.MaxAttemptsLimit))
 }
 
-func asynqHeaders(t *taskMessage, id string) (map[string]string, *problem) {
+func asynqHeaders(t *taskMessage) (map[string]string, *problem) {
 	h := map[string]string{asynqHeaderType: t.typ, asynqHeaderQueue: t.queue}
-	if t.id != id {
-		h[asynqHeaderID] = t.id
-	}
 	if t.retried > 0 {
 		h[asynqHeaderRetried] = strconv.FormatInt(t.retried, 10)
 	}
@@ -121,7 +118,7 @@ func asynqHeaders(t *taskMessage, id string) (map[string]string, *problem) {
 		h[asynqHeaderGroup] = t.group
 	}
 	for name := range t.headers {
-		if _, taken := h[name]; taken {
+		if _, taken := h[name]; taken || name == asynqHeaderID {
 			return nil, problemf(BadLayout, "the task has a header of its own named %q", name)
 		}
 	}

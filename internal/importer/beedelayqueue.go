@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/storekit"
 )
 
 // BeeDelayQueue keeps each message as JSON in a sorted set, with a score in seconds. One set has
@@ -60,10 +59,7 @@ func (s *source) readBee(e *entry) (m punctual.NewMessage, p *problem) {
 	if *b.Topic != s.name {
 		return m, problemf(BadLayout, "the message says that it is of topic %q", *b.Topic)
 	}
-	m.ID = *b.ID
-	if storekit.CheckID(m.ID) != nil {
-		m.ID = makeID(BeeDelayQueue, s.name, *b.ID)
-	}
+	m.ID = e.keep(*b.ID, makeID(BeeDelayQueue, s.name, e.member))
 	m.Body = []byte(*b.Body)
 	m.Headers = map[string]string{
 		beeHeaderCreated: strconv.FormatInt(b.CreateTime, 10),

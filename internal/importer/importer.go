@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -91,6 +92,12 @@ type Options struct {
 	Topics map[string]string
 	// ByType makes the type of an Asynq task, or the kind of a River job, its topic.
 	ByType bool
+	// TopicOf has, with ByType, the topics of types that are not to be the topic's name.
+	TopicOf map[string]string
+	// IDFrom is a JSON pointer (RFC 6901) to the field of a body that becomes the message's ID, for
+	// systems in which a program does not name a message or not so. Empty keeps the ID that the
+	// system has.
+	IDFrom string
 	// Columns are the columns of a program's table (Postgres), Where a condition in SQL that is
 	// true of its pending rows.
 	Columns Columns
@@ -257,10 +264,13 @@ func (o *Options) checkTopics() error {
 	if o.ByType && o.Kind != Asynq && o.Kind != River {
 		return storekit.Invalidf("only asynq's tasks and River's jobs have types")
 	}
-	topics := []string{o.Topic}
-	for _, t := range o.Topics {
-		topics = append(topics, t)
+	if len(o.TopicOf) > 0 && !o.ByType {
+		return storekit.Invalidf("topics for types (--topic-of) go with --by-type")
 	}
+	if o.IDFrom != "" && (!strings.HasPrefix(o.IDFrom, "/") || o.Kind == Postgres || o.Kind == BeeDelayQueue) {
+		return storekit.Invalidf("ID from %q: use a JSON pointer such as /order/no, with a kind that does not name its messages itself", o.IDFrom)
+	}
+	topics := slices.AppendSeq(slices.AppendSeq([]string{o.Topic}, maps.Values(o.Topics)), maps.Values(o.TopicOf))
 	for _, t := range topics {
 		if t == "" {
 			continue

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
 	"github.com/punctualmq/punctual"
@@ -336,7 +337,7 @@ func TestAsynq(t *testing.T) {
 		{"11111111-1111-4111-8111-111111111111", `{"order":1}`, 1826729727, 5, 0, map[string]string{"asynq-type": "order:close", "asynq-queue": "orders", "asynq-retried": "1", "asynq-error": "no such customer", "asynq-timeout": "1800"}},
 		{"22222222-2222-4222-8222-222222222222", `{"order":2}`, due, 26, 0, map[string]string{"asynq-type": "order:close", "asynq-queue": "orders", "asynq-timeout": "1800"}},
 		{"33333333-3333-4333-8333-333333333333", `{"order":3}`, due + 1, 26, 0, map[string]string{"asynq-type": "order:close", "asynq-queue": "orders", "asynq-timeout": "1800"}},
-		{got[3].id, "", due + 2, 1, 0, map[string]string{"asynq-type": "report:daily", "asynq-queue": "orders", "asynq-id": "daily report", "asynq-timeout": "90"}},
+		{"daily report", "", due + 2, 1, 0, map[string]string{"asynq-type": "report:daily", "asynq-queue": "orders", "asynq-timeout": "90"}},
 		{"44444444-4444-4444-8444-444444444444", "\x00\x01\x02\xff", due + 3, 26, time.Hour - 3*time.Second, map[string]string{"asynq-type": "email:send", "asynq-queue": "orders", "asynq-group": "mails", "trace": "abc", "lang": "zh"}},
 		{"55555555-5555-4555-8555-555555555555", "a.png", due, 26, 0, map[string]string{"asynq-type": "image:resize", "asynq-queue": "default", "asynq-timeout": "1800"}},
 	}
@@ -354,21 +355,105 @@ func TestAsynq(t *testing.T) {
 func TestAsynqByType(t *testing.T) {
 	r := newRig(t)
 	r.restore("testdata/asynq-0.26.0.ndjson")
-	r.move(Options{Kind: Asynq, ByType: true})
-	if a, b := len(r.messages("order:close")), len(r.messages("report:daily")); a != 3 || b != 1 {
-		t.Errorf("%d of order:close and %d of report:daily, want 3 and 1", a, b)
+	r.move(Options{Kind: Asynq, ByType: true, TopicOf: map[string]string{"order:close": "order.close"}})
+	if a, b := len(r.messages("order.close")), len(r.messages("report:daily")); a != 3 || b != 1 {
+		t.Errorf("%d of order.close and %d of report:daily, want 3 and 1", a, b)
 	}
 }
 
-// An ID that a program chose comes again for another task, once the first was moved.
+// An ID that a program chose is kept. It comes again for another task, once the first was moved;
+// that task gets another ID, and the report names both, whether the first still waits or is done.
 func TestAsynqIDsThatComeAgain(t *testing.T) {
 	r := newRig(t)
-	for day := range int64(3) {
-		r.task("jobs", "daily report", "report", "", 4e9+86400*day)
-		r.move(Options{Kind: Asynq, Names: []string{"jobs"}})
+	for day := range int64(4) {
+		due := 4e9 + 86400*day
+		if day == 2 {
+			due = r.now() - 1
+			r.consume("jobs")
+		}
+		r.task("jobs", "daily report", "report", "", due)
+		s := r.move(Options{Kind: Asynq, Names: []string{"jobs"}}).Sets[0]
+		if s.Stored != 1 || (len(s.Renamed) == 1) != (day > 0) {
+			t.Errorf("day %d: %+v", day, s)
+		}
+		for is, was := range s.Renamed {
+			if i := slices.IndexFunc(r.messages("jobs"), func(m punctual.Info) bool { return m.ID == is }); was != "daily report" || i < 0 || r.messages("jobs")[i].Headers[asynqHeaderID] != was {
+				t.Errorf("day %d: %q is named as %q", day, was, is)
+			}
+		}
 	}
-	if n := len(r.messages("jobs")); n != 3 {
-		t.Errorf("%d messages, want 3 (P1)", n)
+	if n := len(r.messages("jobs")); n != 4 {
+		t.Errorf("%d messages, want 4 (P1)", n)
+	}
+}
+
+// A task whose deadline comes before it is due, which asynq never runs, is not imported. The
+// deadline of another one holds, however far its message is spread.
+func TestAsynqDeadline(t *testing.T) {
+	r := newRig(t)
+	due := r.now() - 60
+	for id, deadline := range map[string]int64{"before": due - 1, "at": due, "over": due + 1, "after": r.now() + 3600} {
+		r.task("jobs", id, "t", "", due)
+		key := "asynq:{jobs}:t:" + id
+		msg, err := r.client.HGet(t.Context(), key, "msg").Result()
+		r.must(err)
+		r.must(r.client.HSet(t.Context(), key, "msg", protowire.AppendVarint(protowire.AppendTag([]byte(msg), 9, protowire.VarintType), uint64(deadline))).Err())
+	}
+	o := options(Asynq)
+	o.Spread = 24 * time.Hour
+	texts := map[string]string{}
+	o.Rejected = func(x Reject) error { texts[x.Member] = x.Text; return nil }
+	s := r.move(o).Sets[0]
+	if s.Stored != 2 || s.Rejected[BadDeadline] != 2 || s.Remaining != 2 || !strings.Contains(texts["before"], "deadline") || texts["at"] == "" {
+		t.Errorf("%+v, rejected %q; want two stored", s, texts)
+	}
+	for _, m := range r.messages("t") {
+		if m.Due.After(m.Expires) || m.Expires.Unix() > r.now()+3600 {
+			t.Errorf("%s is due at %v and expires at %v", m.ID, m.Due, m.Expires)
+		}
+	}
+	r.consume("t")
+	if r.delivered["body over"] != 0 {
+		t.Error("a message was delivered after its deadline")
+	}
+}
+
+// An ID is taken from a field of the body. A body without the field is not imported.
+func TestIDFrom(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"order": {"no": "A-17"}}`: "A-17", `{"order": {"no": 17}}`: "17", `{"order": {"no": 12345678901234567890}}`: "12345678901234567890",
+		`{"order": {"no": ""}}`: "", `{"order": {"no": null}}`: "", `{"order": {"no": {}}}`: "", `{"order": ["A-17"]}`: "", `{"order": 1}`: "", `[]`: "", `A-17`: "", `{"order": {"no": "ü"}}`: "",
+	} {
+		if id, p := idFrom("/order/no", []byte(body)); id != want || (p == nil) != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", body, id, p, want)
+		}
+	}
+	for pointer, want := range map[string]string{"/a~1b": "1", "/m~0n": "2", "/list/1": "4", "": "", "/list/2": "", "/list/-": "", "/list/x": ""} {
+		if id, _ := idFrom(pointer, []byte(`{"a/b": "1", "m~n": "2", "list": ["3", "4"]}`)); id != want {
+			t.Errorf("%s: %q, want %q", pointer, id, want)
+		}
+	}
+	for _, k := range []Kind{ZSet, Redisson, Asynq, River} {
+		r := newRig(t)
+		body := `{"no": "A-17"}`
+		switch k {
+		case ZSet:
+			r.zadd("jobs", body, float64(r.now()-9))
+			r.zadd("jobs", "no JSON", float64(r.now()-9))
+		case Redisson:
+			r.offer("jobs", r.pack("", "12345678", body), r.now()*1000)
+		case Asynq:
+			r.must(r.client.HSet(t.Context(), "asynq:{jobs}:t:T-5", "msg", asynqBytes(map[protowire.Number]string{1: "t", 2: body, 3: "T-5", 4: "jobs"})).Err())
+			r.zadd("asynq:{jobs}:scheduled", "T-5", float64(r.now()-9))
+		case River:
+			r.exec("insert into river_job (args, kind, max_attempts, queue, state, scheduled_at) values ($1, 'k', 25, 'jobs', 'scheduled', now())", body)
+		}
+		o := options(k)
+		o.IDFrom = "/no"
+		s := r.move(o).Sets[0]
+		if ms := r.messages("t"); len(ms) != 1 || ms[0].ID != "A-17" || k == Asynq && ms[0].Headers[asynqHeaderID] != "T-5" || (s.Rejected[BadBody] == 1) != (k == ZSet) || len(s.Renamed) != 0 {
+			t.Errorf("%s: %+v, %+v", k, s, ms)
+		}
 	}
 }
 
@@ -393,6 +478,10 @@ func TestOptions(t *testing.T) {
 		{Kind: Asynq, ByType: true, Topic: "t"},
 		{Kind: Asynq, ByType: true, Topics: map[string]string{"jobs": "t"}},
 		{Kind: Redisson, ByType: true},
+		{Kind: Asynq, TopicOf: map[string]string{"a": "b"}},
+		{Kind: Asynq, ByType: true, TopicOf: map[string]string{"a": "no topic"}},
+		{Kind: Asynq, IDFrom: "order/no"},
+		{Kind: BeeDelayQueue, IDFrom: "/no"},
 		{Kind: Redisson, Codec: "kryo"},
 		{Kind: Redisson, Uncertain: "guess"},
 		{Kind: Redisson, Leave: -1},

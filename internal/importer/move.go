@@ -299,7 +299,7 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 	if err != nil {
 		return m.deliverFailed(ctx, s, r, es, isFresh && sure, err)
 	}
-	var done, refused []*entry
+	var done, refused, clashed []*entry
 	var failure error
 	for i, e := range es {
 		if res := &results[i]; errors.Is(res.Err, punctual.ErrDuplicate) && res.Existing == punctual.StateDead {
@@ -309,6 +309,11 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 		if err == nil && p == nil {
 			done = append(done, e)
 			count(r, results[i].Status)
+			r.rename(e)
+			continue
+		}
+		if p != nil && p.reason == Conflict && e.message.ID == e.own && (s.renames || !isFresh || !sure) {
+			clashed = append(clashed, e)
 			continue
 		}
 		if err == nil || punctual.Definite(err) {
@@ -327,7 +332,27 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 		returned, err = m.giveBack(ctx, s, r, refused)
 		failure = errors.Join(failure, err)
 	}
-	return returned, failure
+	more, err := m.deliverRenamed(ctx, s, r, clashed, isFresh && sure)
+	if returned == nil {
+		returned = map[*entry]bool{}
+	}
+	maps.Copy(returned, more)
+	return returned, errors.Join(failure, err)
+}
+
+// deliverRenamed delivers entries whose own IDs other messages have, under their spare IDs. The
+// record says so before the push, so that another run does not try the own ID again.
+func (m *mover) deliverRenamed(ctx context.Context, s *source, r *SetReport, es []*entry, never bool) (map[*entry]bool, error) {
+	for _, e := range es {
+		e.called(e.spare)
+		e.record.ID = e.spare
+	}
+	ours, err := m.adopt(ctx, s, es)
+	if err != nil {
+		m.report.Unfinished += int64(len(es))
+		return nil, err
+	}
+	return m.deliver(ctx, s, r, ours, never)
 }
 
 func count(r *SetReport, s punctual.PushStatus) {
@@ -359,15 +384,16 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	if res.Err != nil {
 		return nil, fmt.Errorf("push into topic %s: %w", e.message.Topic, res.Err)
 	}
-	if res.Status == punctual.PushDuplicate && sure && res.Existing == punctual.StateNone && m.im.opt.Kind == Postgres {
-		// A row of a program's own may have the ID of one before it.
-		return problemf(Conflict, "topic %s remembers a finished message with the ID %s: it is another one, or the table was set back", e.message.Topic, e.message.ID), nil
+	own := e.message.ID == e.own
+	if res.Status == punctual.PushDuplicate && sure && res.Existing == punctual.StateNone && own {
+		// A program may use an ID again.
+		return problemf(Conflict, "topic %s remembers a finished message with the ID %s: it is another one, or the source was set back", e.message.Topic, e.message.ID), nil
 	}
-	if res.Status != punctual.PushDuplicate || !sure || res.Existing == punctual.StateNone {
+	if res.Status != punctual.PushDuplicate || !sure && !own || res.Existing == punctual.StateNone {
 		return nil, nil
 	}
-	// No earlier push of this run has stored it. So the stored message is either the same one, for
-	// instance because the source was set back, or another one.
+	// Unless an earlier push has stored it, the stored message is either the same one, for instance
+	// because the source was set back, or another one.
 	there, err := m.topics.Get(ctx, e.message.Topic, e.message.ID)
 	if errors.Is(err, punctual.ErrNotFound) {
 		return nil, nil
@@ -375,7 +401,7 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 	if err != nil {
 		return nil, err
 	}
-	if !sameMessage(&there, &e.message) {
+	if !sameMessage(&there, &e.message, sure) {
 		return problemf(Conflict, "topic %s has another message with the ID %s", e.message.Topic, e.message.ID), nil
 	}
 	return nil, nil
@@ -383,9 +409,10 @@ func (m *mover) classify(ctx context.Context, e *entry, res punctual.PushResult,
 
 // sameMessage reports whether a stored message is the one that is imported. A different message may
 // have the same ID if a program chose the ID, or if it was made of too little, as those of
-// BeeDelayQueue, of which two can be equal.
-func sameMessage(there *punctual.Info, m *punctual.NewMessage) bool {
-	return bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers) && (there.Attempt > 0 || there.Due.Equal(m.Due))
+// BeeDelayQueue, of which two can be equal. The due times count, if dues is set, until an attempt
+// may have changed the one that is stored.
+func sameMessage(there *punctual.Info, m *punctual.NewMessage, dues bool) bool {
+	return bytes.Equal(there.Body, m.Body) && maps.Equal(there.Headers, m.Headers) && (!dues || there.Attempt > 0 || there.Due.Equal(m.Due))
 }
 
 // giveBack returns staged entries to the source, and returns those that are there again.

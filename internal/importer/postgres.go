@@ -572,11 +572,9 @@ type Columns struct {
 func (s *source) describeTable() { s.read = s.readTable }
 
 // readTable makes the message of a row. The message keeps the ID of the row, by which the program
-// may cancel it, unless the ID is none that a message can have.
+// may cancel it.
 func (s *source) readTable(e *entry) (m punctual.NewMessage, p *problem) {
-	m.ID, m.Body = e.member, e.row.body
-	if storekit.CheckID(m.ID) != nil {
-		m.ID = makeID(Postgres, s.name, e.member)
-	}
+	m.Body = e.row.body
+	m.ID = e.keep(e.member, makeID(Postgres, s.name, e.member, formatScore(e.score), string(m.Body)))
 	return m, nil
 }

@@ -54,6 +54,8 @@ type SetReport struct {
 	// Left is how many messages were left to the consumers of the other system because they are due
 	// or nearly due.
 	Left int64 `json:"left"`
+	// Renamed has, by their IDs here, the own IDs of messages that cannot keep those.
+	Renamed map[string]string `json:"renamed,omitempty"`
 
 	Surveyed `json:"survey,omitzero"`
 	Moved    `json:"moved,omitzero"`
@@ -129,6 +131,22 @@ func (r *Report) Rejects() int64 {
 		}
 	}
 	return n
+}
+
+// rename notes the own ID of a message that has another one here.
+func (r *SetReport) rename(e *entry) {
+	if e.own == "" || e.message.ID == e.own {
+		return
+	}
+	if r.Renamed == nil {
+		r.Renamed = map[string]string{}
+	}
+	r.Renamed[e.message.ID] = e.own
+}
+
+// Renamed returns how many messages have other IDs than they had.
+func (r *Report) Renamed() int64 {
+	return r.Add(func(s *SetReport) int64 { return int64(len(s.Renamed)) })
 }
 
 // Add returns the sum over all sets of a count of theirs: of Found, for example.
@@ -229,6 +247,7 @@ func (im *Importer) noteImportable(r *SetReport, e *entry, now time.Time) {
 		return
 	}
 	r.Importable++
+	r.rename(e)
 	r.Topics[m.Topic]++
 	if m.Due.Before(now) {
 		r.Overdue++

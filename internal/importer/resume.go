@@ -84,7 +84,8 @@ func (s *source) restore(e *entry) {
 		e.message = punctual.NewMessage{} // part of a message must not be pushed
 		return
 	}
-	e.message.Topic, e.message.ID = e.record.Topic, e.record.ID
+	e.message.Topic = e.record.Topic
+	e.called(e.record.ID)
 	e.dueAt(storekit.FromMillis(e.record.Due))
 	if err := storekit.CheckPush(&e.message, limits.DefaultMaxBody); err != nil {
 		e.problem = problemf(Uncertain, "%s", withoutKind(err))
@@ -246,7 +247,9 @@ func parseStaged(member, text string) (*entry, error) {
 // stage fills in the record of an entry that is to be taken.
 func (m *mover) stage(e *entry, now time.Time) {
 	if m.im.opt.Spread > 0 && e.message.Due.Before(now) {
-		e.message.Due = now.Add(spreadOf(e.message.ID, m.im.opt.Spread))
+		if due := now.Add(spreadOf(e.message.ID, m.im.opt.Spread)); e.deadline.IsZero() || due.Before(e.deadline) {
+			e.message.Due = due
+		}
 	}
 	e.dueAt(storekit.FromMillis(storekit.CeilMillis(e.message.Due)))
 	e.record = record{

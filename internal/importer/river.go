@@ -53,9 +53,9 @@ func literal(s string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
 }
 
-func (s *source) describeRiver(table string, byType bool) {
+func (s *source) describeRiver(table string) {
 	s.set = table + "/" + s.name + "/" + s.part
-	s.read = func(e *entry) (punctual.NewMessage, *problem) { return readRiver(e, byType) }
+	s.read = readRiver
 }
 
 // riverJob is what is read of a job beside its arguments.
@@ -70,12 +70,13 @@ type riverJob struct {
 	Error       string          `json:"error"`
 }
 
-func readRiver(e *entry, byType bool) (m punctual.NewMessage, p *problem) {
+func readRiver(e *entry) (m punctual.NewMessage, p *problem) {
 	var j riverJob
 	if err := json.Unmarshal(e.row.extra, &j); err != nil {
 		return m, problemf(BadLayout, "the job cannot be read: %v", err)
 	}
-	m.ID, m.Body = "river-"+e.member, e.row.body
+	m.Topic, m.Body = j.Kind, e.row.body
+	m.ID = e.keep("river-"+e.member, makeID(River, e.member, formatScore(e.score), string(m.Body)))
 	m.MaxAttempts = min(max(j.MaxAttempts-j.Attempt, 1), limits.MaxAttemptsLimit)
 	m.Headers = map[string]string{riverHeaderKind: j.Kind, riverHeaderQueue: j.Queue}
 	if j.Attempt > 0 {
@@ -92,9 +93,6 @@ func readRiver(e *entry, byType bool) (m punctual.NewMessage, p *problem) {
 	}
 	if text := string(j.Metadata); text != "{}" && text != "null" && text != "" {
 		m.Headers[riverHeaderMetadata] = text
-	}
-	if byType {
-		m.Topic = j.Kind
 	}
 	return m, nil
 }

@@ -1,10 +1,13 @@
 package importer
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -34,11 +37,15 @@ type source struct {
 	// tasks is the prefix of the keys of asynq's task hashes; the ID of a task follows.
 	tasks string
 	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds
-	// of River's jobs name the topics.
+	// of River's jobs name the topics (Options.ByType).
 	topic string
 	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
 	unit time.Duration
-	// read makes the message of an entry, without its due time.
+	// renames is whether a message gets its spare ID if another one has its own. Otherwise it stays
+	// in the other system, where its ID may be needed to cancel it.
+	renames bool
+	// read makes the message of an entry, without its due time. The topic is the type of asynq's
+	// task or the kind of River's job, or empty.
 	read func(e *entry) (punctual.NewMessage, *problem)
 }
 
@@ -50,6 +57,10 @@ type entry struct {
 	row    pgRow     // of PostgreSQL alone
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
+	// own is the ID that the other system or the body has for the message. It is empty where nobody
+	// chose it and the ID here is made from the message. spare is made from the message, for one
+	// whose own ID cannot be kept.
+	own, spare string
 	// deadline is the time from which on the message is of no use, or zero.
 	deadline time.Time
 	problem  *problem
@@ -73,8 +84,10 @@ const (
 	BadBody Reason = "body"
 	// BadTopic: no topic can have that name.
 	BadTopic Reason = "topic"
-	// Conflict: the topic has another message with the same ID, or remembers the ID of a row's
-	// finished one (Postgres).
+	// BadDeadline: the message would expire before it is due.
+	BadDeadline Reason = "deadline"
+	// Conflict: the topic has another message with the same ID, or remembers the ID of a finished
+	// one.
 	Conflict Reason = "conflict"
 	// Refused: the store refuses the message as invalid or too large, although the importer's own
 	// check let it pass. Any other refusal, for instance because the topic is paused, is no Reason:
@@ -150,15 +163,83 @@ func (im *Importer) newSource(name, part string) *source {
 	case Redisson:
 		s.describeRedisson(im.opt.Codec)
 	case Asynq:
-		s.describeAsynq(im.opt.ByType)
+		s.describeAsynq()
 	case Postgres:
 		s.unit = time.Millisecond
 		s.describeTable()
 	case River:
 		s.unit = time.Millisecond
-		s.describeRiver(im.opt.Table, im.opt.ByType)
+		s.describeRiver(im.opt.Table)
 	}
+	read := s.read
+	s.read = func(e *entry) (m punctual.NewMessage, p *problem) {
+		if m, p = read(e); p != nil {
+			return m, p
+		}
+		if im.opt.ByType {
+			m.Topic = cmp.Or(im.opt.TopicOf[m.Topic], m.Topic)
+		} else {
+			m.Topic = ""
+		}
+		if im.opt.IDFrom != "" {
+			e.spare = cmp.Or(e.spare, m.ID)
+			e.own, p = idFrom(im.opt.IDFrom, m.Body)
+			m.ID = e.own
+		}
+		return m, p
+	}
+	s.renames = s.kind == Asynq || im.opt.IDFrom != ""
 	return s
+}
+
+// keep returns the ID of a message that has one of its own: that, or spare where no message can
+// have it.
+func (e *entry) keep(own, spare string) string {
+	e.own, e.spare = own, spare
+	if storekit.CheckID(own) != nil {
+		return spare
+	}
+	return own
+}
+
+// idFrom returns the ID that stands in a body of JSON where pointer (RFC 6901) says.
+func idFrom(pointer string, body []byte) (string, *problem) {
+	var at any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // so that an ID keeps all its digits
+	if err := d.Decode(&at); err != nil {
+		return "", problemf(BadBody, "its body is not JSON, so that it has no ID at %s (--id-from): %v", pointer, err)
+	}
+	for _, name := range strings.Split(pointer, "/")[1:] {
+		switch in := at.(type) {
+		case map[string]any:
+			at = in[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
+		case []any:
+			at = nil
+			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(in) {
+				at = in[i]
+			}
+		default:
+			at = nil
+		}
+	}
+	id := fmt.Sprint(at)
+	switch at.(type) {
+	case string, json.Number:
+		if storekit.CheckID(id) == nil {
+			return id, nil
+		}
+	}
+	return "", problemf(BadBody, "its body has no ID at %s (--id-from): a text of 1 to %d printable ASCII characters, or a number", pointer, limits.MaxIDBytes)
+}
+
+// called sets the ID of the message. An asynq task keeps an ID that it had and the message has not
+// in a header.
+func (e *entry) called(id string) {
+	e.message.ID = id
+	if e.task.found && e.member != id {
+		e.message.Headers[asynqHeaderID] = e.member
+	}
 }
 
 // plausible is the earliest due time that is accepted, 2001-09-09T01:46:40Z. A score before it is
@@ -212,11 +293,12 @@ func (s *source) decode(e *entry) {
 		e.problem = p
 		return
 	}
+	e.called(e.message.ID)
 	e.dueAt(due)
 	if e.message.Topic == "" {
 		e.message.Topic = s.topic
 	} else if storekit.CheckTopic(e.message.Topic) != nil {
-		e.problem = problemf(BadTopic, "no topic can have the name %q of the task's type or the job's kind: name one with --topic", e.message.Topic)
+		e.problem = problemf(BadTopic, "no topic can have the name %q of the task's type or the job's kind: name one with --topic-of or --topic", e.message.Topic)
 		return
 	}
 	if err := storekit.CheckPush(&e.message, limits.DefaultMaxBody); err != nil {

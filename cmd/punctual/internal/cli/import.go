@@ -60,10 +60,10 @@ docs/importing.md has the steps for each system, with both systems running side 
 // importFlags are the flags that all kinds have, and --map, which most have. The other flags of
 // single kinds set fields of opt.
 type importFlags struct {
-	from, rejects string
-	yes, dryRun   bool
-	maps          []string
-	opt           importer.Options
+	from, rejects  string
+	yes, dryRun    bool
+	maps, typeMaps []string
+	opt            importer.Options
 }
 
 // add adds the flags that all kinds have, and --map if mapped is the word for what has a name in
@@ -84,6 +84,12 @@ func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
 	durationVar(flags, &f.opt.DedupeWindow, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
 	flags.StringVar((*string)(&f.opt.Uncertain), "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
+	if f.opt.Kind != importer.Postgres && f.opt.Kind != importer.BeeDelayQueue {
+		flags.StringVar(&f.opt.IDFrom, "id-from", "", "the field of a JSON body that becomes the message's ID: a JSON `POINTER` such as /order/no")
+	}
+	if f.opt.Kind == importer.Asynq || f.opt.Kind == importer.River {
+		flags.StringArrayVar(&f.typeMaps, "topic-of", nil, "with --by-type, another topic for one type: `TYPE=TOPIC`; may be given more than once")
+	}
 	if mapped != "" {
 		flags.StringArrayVar(&f.maps, "map", nil, "import one "+mapped+" into a topic of another name: `NAME=TOPIC`; may be given more than once")
 	}
@@ -108,17 +114,25 @@ func (f *importFlags) options(a *app, names []string) (importer.Options, error) 
 	case o.Limit < 0:
 		return o, usagef("limit %d is negative: use 0 for no limit", o.Limit)
 	}
-	for _, m := range f.maps {
-		at := strings.LastIndex(m, "=")
-		if at < 1 || at == len(m)-1 {
-			return o, usagef("map %q is not understood: write it like oldname=new.topic", m)
-		}
-		if o.Topics == nil {
-			o.Topics = map[string]string{}
-		}
-		o.Topics[m[:at]] = m[at+1:]
+	var err error
+	if o.Topics, err = pairs("map", f.maps); err != nil {
+		return o, err
 	}
-	return o, nil
+	o.TopicOf, err = pairs("topic-of", f.typeMaps)
+	return o, err
+}
+
+// pairs reads the values of a flag that are like oldname=new.topic.
+func pairs(flag string, texts []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, text := range texts {
+		at := strings.LastIndex(text, "=")
+		if at < 1 || at == len(text)-1 {
+			return nil, usagef("%s %q is not understood: write it like oldname=new.topic", flag, text)
+		}
+		out[text[:at]] = text[at+1:]
+	}
+	return out, nil
 }
 
 // storeFingerprint returns a hash of the name of the store without user and password, which tells
@@ -218,6 +232,8 @@ func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, 
 		return fmt.Errorf("nothing is lost, the same command goes on: %w", err)
 	case err != nil:
 		return err
+	case f.yes && r.Rejects() == 0 && r.Renamed() > 0:
+		return &failure{code: codeSomeFailed, exit: exitError, text: fmt.Sprintf("all arrived, but %d messages have other IDs here than they had, as said above", r.Renamed())}
 	case r.Rejects() > 0:
 		return &failure{
 			code: codeSomeFailed, exit: exitError, definite: r.Add(func(s *importer.SetReport) int64 { return s.Stored + s.Duplicates + s.Dropped }) == 0,
@@ -281,16 +297,18 @@ const importRedissonExample = `  punctual import redisson --from redis://localho
 const importAsynqHelp = `Import the tasks that asynq has scheduled, and those that wait for a retry. They are those of the
 queues that are named, or of all that are found. A task's payload is the body; its type, timeout
 and last error are in the headers asynq-type, asynq-timeout and asynq-error, beside its own. It
-keeps its ID if that is a UUID, as asynq makes them; one that a program chose is in the header
-asynq-id. The retries that are left become attempts, and its deadline its expiry.
+keeps its ID. If another message has that ID here, it gets another one, the header asynq-id has its
+own, and the command says so. The retries that are left become attempts, and its deadline its
+expiry. A task whose deadline comes before it is due stays, because asynq never runs it.
 
-A task goes into the topic that has the queue's name; with --by-type into that of its type. A unique
-lock stays with asynq until its time is over; asynq's retention has no counterpart. Tasks that
-are pending, active, grouped or archived stay.`
+A task goes into the topic that has the queue's name; with --by-type into that of its type, or the
+one that --topic-of gives that type. A unique lock stays with asynq until its time is over; asynq's
+retention has no counterpart. Tasks that are pending, active, grouped or archived stay.`
 
 const importAsynqExample = `  punctual import asynq --from redis://localhost
   punctual import asynq default critical --from redis://localhost --yes
-  punctual import asynq --by-type --part scheduled --from redis://localhost --yes`
+  punctual import asynq --by-type --topic-of order:close=order.close --from redis://localhost --yes
+  punctual import asynq --id-from /order/no --part scheduled --from redis://localhost --yes`
 
 const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
 the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
@@ -318,12 +336,12 @@ const importPostgresExample = `  punctual import postgres jobs --id id --due run
 const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
 queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
 kind, priority, tags, metadata and last error are in the headers river-kind, river-priority,
-river-tags, river-metadata and river-error. Its ID is river- and the number that it had. The
-attempts that are left stay.
+river-tags, river-metadata and river-error. Its ID is river- and the number that it had, unless
+--id-from names another. The attempts that are left stay.
 
-A job goes into the topic that has the queue's name; with --by-type into that of its kind. River
-frees the key of a unique job with it, so that old producers may insert the same again. Jobs
-that are available, running, pending or done stay.`
+A job goes into the topic that has the queue's name; with --by-type into that of its kind, or the
+one that --topic-of gives that kind. River frees the key of a unique job with it, so that old
+producers may insert the same again. Jobs that are available, running, pending or done stay.`
 
 const importRiverExample = `  punctual import river --from postgres://localhost/shop
   punctual import river default mail --from postgres://localhost/shop --yes
@@ -414,6 +432,17 @@ func (a *app) showImport(r *importer.Report, f *importFlags) error {
 		a.showMoved(r)
 	} else {
 		a.showSurvey(r, f)
+	}
+	shown := 0
+	for _, s := range r.Sets {
+		for _, is := range slices.Sorted(maps.Keys(s.Renamed)) {
+			if shown++; shown <= shownRejects {
+				a.printf("%s: ID %s is in use or cannot be a message's, so it is %s here\n", setName(s), term.OneLine(s.Renamed[is], 60), is)
+			}
+		}
+	}
+	if shown > shownRejects {
+		a.printf("and %d more IDs: --json names all of them\n", shown-shownRejects)
 	}
 	return nil
 }

@@ -133,46 +133,107 @@ func TestImportUsage(t *testing.T) {
 }
 
 // The command is killed with -9 up to five times, at whatever it is doing then, and run once more.
-// Each message arrives exactly once.
+// Each message arrives exactly once. Tasks of asynq keep IDs that a program chose; another message
+// has one of these already, and arrives as well.
 func TestImportKilled(t *testing.T) {
-	const n = 6000
+	const n = 3000
+	for kind, set := range map[string]string{"zset": "jobs", "asynq": "asynq:{jobs}:scheduled"} {
+		t.Run(kind, func(t *testing.T) {
+			j := newJobs(t)
+			left := func() int {
+				n, err := strconv.Atoi(j.do("ZCARD", set))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			want, end := n, exitOK
+			args := []string{"import", kind, "jobs", "--topic", "t", "--from", j.from, "--yes"}
+			add := []string{"ZADD", set}
+			if kind == "zset" {
+				args = append(args, "--unit", "s")
+			} else {
+				want++
+				end = exitError
+				j.run("push", "t", "job 3000", "--id", "job 77").ok()
+			}
+			for i := range n {
+				name := fmt.Sprint("job ", i)
+				add = append(add, strconv.Itoa(1_700_000_000+i), name)
+				if kind == "asynq" {
+					j.do("HSET", "asynq:{jobs}:t:"+name, "msg", asynqTask(map[int]string{1: "t", 2: name, 3: name, 4: "jobs"}))
+				}
+			}
+			j.do(add...)
+			killed := 0
+			for before := n; killed < 5 && before > n/4; before = left() {
+				p := j.start(args...)
+				waitUntil(t, "the import has taken some", func() bool { return left() < before })
+				p.signal(syscall.SIGKILL)
+				p.wait()
+				killed++
+			}
+			r := j.run(args...)
+			if r.code != exitOK && (r.code != end || !strings.Contains(r.out, "ID job 77 is in use")) {
+				t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+			}
+			if keys := j.do("KEYS", "*"); keys != "" {
+				t.Errorf("the source still has %q", keys)
+			}
+			out := j.run("consume", "t", "--until-empty").ok().out
+			seen, ids := map[string]int{}, 0
+			for line := range strings.Lines(out) {
+				var d wire.Delivery
+				if err := wire.DecodeAnswer([]byte(line), &d); err != nil {
+					t.Fatal(err)
+				}
+				seen[string(d.Body.Text)]++
+				if d.ID == string(d.Body.Text) {
+					ids++
+				}
+			}
+			for i := range want {
+				if m := fmt.Sprint("job ", i); seen[m] != 1 {
+					t.Errorf("%s arrived %d times, want once (P1, P7)", m, seen[m])
+				}
+			}
+			if len(seen) != want || kind == "asynq" && ids != n-1 {
+				t.Errorf("%d different messages arrived, %d of them with their IDs; want %d", len(seen), ids, want)
+			}
+			t.Logf("killed %d times", killed)
+		})
+	}
+}
+
+// asynqTask is a task of asynq, from its fields, in protobuf.
+func asynqTask(fields map[int]string) (task string) {
+	for number, text := range fields {
+		task += string([]byte{byte(number<<3 | 2), byte(len(text))}) + text
+	}
+	return task
+}
+
+// Types get topics of other names, and IDs come from a field of the body. What cannot keep its ID
+// or would expire first is named.
+func TestImportNames(t *testing.T) {
 	j := newJobs(t)
-	add := []string{"ZADD", "jobs"}
-	for i := range n {
-		add = append(add, strconv.Itoa(1_700_000_000+i), fmt.Sprint("job ", i))
+	add := func(id, body string, more ...string) {
+		j.do("HSET", "asynq:{q}:t:"+id, "msg", asynqTask(map[int]string{1: "order:close", 2: body, 3: id, 4: "q"})+strings.Join(more, ""))
+		j.do("ZADD", "asynq:{q}:scheduled", "4102488000", id)
 	}
-	j.do(add...)
-	args := []string{"import", "zset", "jobs", "--topic", "t", "--from", j.from, "--unit", "s", "--yes"}
-	killed := 0
-	for left := n; killed < 5 && left > n/4; left = j.left() {
-		p := j.start(args...)
-		waitUntil(t, "the import has taken some", func() bool { return j.left() < left })
-		p.signal(syscall.SIGKILL)
-		p.wait()
-		killed++
-	}
+	add("T-5", `{"no":7}`)
+	args := []string{"import", "asynq", "q", "--by-type", "--topic-of", "order:close=order.close", "--from", j.from, "--yes"}
+	j.run(append(args, "--id-from", "/no")...).ok()
+	j.run("get", "7", "--topic", "order.close").ok().contains("T-5")
+	add("T-6", "a")
 	j.run(args...).ok()
-	if keys := j.do("KEYS", "*"); keys != "" {
-		t.Errorf("the source still has %q", keys)
-	}
-	out := j.run("consume", "t", "--until-empty").ok().out
-	seen := map[string]int{}
-	for line := range strings.Lines(out) {
-		var d wire.Delivery
-		if err := wire.DecodeAnswer([]byte(line), &d); err != nil {
-			t.Fatal(err)
-		}
-		seen[string(d.Body.Text)]++
-	}
-	for i := range n {
-		if m := fmt.Sprint("job ", i); seen[m] != 1 {
-			t.Errorf("%s arrived %d times, want once (P1, P7)", m, seen[m])
-		}
-	}
-	if len(seen) != n {
-		t.Errorf("%d different messages arrived, want %d", len(seen), n)
-	}
-	t.Logf("killed %d times", killed)
+	add("T-6", "b")
+	j.run(args...).exits(exitError, "other IDs").contains("ID T-6 is in use")
+	j.run("cancel", "T-6", "--topic", "order.close").ok()
+	add("T-7", "c", "\x48\x01") // a deadline in 1970
+	j.run(args...).exits(exitError, "deadline")
+	j.run("import", "zset", "jobs", "--topic", "t", "--from", j.from, "--id-from", "no").exits(exitUsage, "JSON pointer")
+	j.run("import", "asynq", "--from", j.from, "--topic-of", "a=b").exits(exitUsage, "--by-type")
 }
 
 // A run with --follow takes a message over, leaves nothing in staging, and ends with 0 when it is
