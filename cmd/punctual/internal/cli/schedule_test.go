@@ -155,7 +155,10 @@ func TestScheduleImportCrontab(t *testing.T) {
 	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, "left out: line 3", `"definite":false`)
 	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("unchanged")
 	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, `"definite":true`)
-	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
+	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`, `"max_attempts":1`)
+	run("--zone", "Europe/Berlin", "--yes", "--max-attempts", "4").exits(exitError, "ends a command after 1h").contains("changed")
+	r.run("schedule", "list", "--json").ok().contains(`"max_attempts":4`)
+	run("--zone", "Europe/Berlin", "--max-attempts", "-1").exits(exitUsage, "-1 attempts")
 }
 
 // Schedules of BullMQ are read from Redis, shown, and with --yes put. If one is left out, the
