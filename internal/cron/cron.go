@@ -17,6 +17,7 @@ package cron
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -115,6 +116,17 @@ func Parse(text string) (Spec, error) {
 	if len(words) == 0 {
 		return Spec{}, p.whole("it has no fields: %s", fieldForms)
 	}
+	if strings.HasPrefix(text, "cron(") || strings.HasPrefix(text, "rate(") {
+		t, err := Translate(text, EventBridge)
+		var wrong *Error
+		if errors.As(err, &wrong) {
+			return Spec{}, p.whole("it is EventBridge's, and %s", wrong.Problem)
+		}
+		return Spec{}, p.whole("it is EventBridge's: write '%s'", t.Text)
+	}
+	if strings.Contains(text, "..") || strings.Contains(text, "*-*") {
+		return Spec{}, p.whole("it is systemd's OnCalendar: 'Mon..Fri *-*-* 09:00' is '0 9 * * MON-FRI' here")
+	}
 	var err error
 	if strings.HasPrefix(words[0].text, "@") {
 		err = s.readNickname(&p, words)
@@ -163,7 +175,10 @@ func (s *Spec) readEvery(p *parser, words []word) error {
 		return p.wrong("nickname", words[0].at, "@every takes one duration: write it like '@every 90s'")
 	}
 	d, err := time.ParseDuration(words[1].text)
-	switch {
+	days, inDays := strings.CutSuffix(words[1].text, "d")
+	switch n, notDays := strconv.Atoi(days); {
+	case inDays && notDays == nil && n > 0:
+		return p.wrong("duration", words[1].at, "days are not always 24 hours long: write %dh, or @daily for each midnight", 24*n)
 	case err != nil:
 		return p.wrong("duration", words[1].at, "%q is not understood: write it like 90s, 15m or 36h", words[1].text)
 	case d < time.Second:

@@ -229,17 +229,38 @@ func TestWords(t *testing.T) {
 	if want := "on the 1st and on every Monday; +MON for Mondays that are the 1st"; err != nil || !slices.Equal(s.Warnings(), []string{want}) {
 		t.Errorf("%q, %v; want %q", s.Warnings(), err, want)
 	}
+	for text, want := range map[string]string{
+		"0 0 9 ? * 2-6":   "2-6 is on Tuesday to Saturday here, where Sunday is 0; in Quartz and EventBridge Sunday is 1, and it is on Monday to Friday: names of days, or --dialect quartz",
+		"0 0 9 ? * 6L":    "6L is on the last Saturday of the month here, where Sunday is 0; in Quartz and EventBridge Sunday is 1, and it is on the last Friday of the month: names of days, or --dialect quartz",
+		"0 0 9 ? * 2#1":   "2#1 is on the 1st Tuesday of the month here, where Sunday is 0; in Quartz and EventBridge Sunday is 1, and it is on the 1st Monday of the month: names of days, or --dialect quartz",
+		"0 0 9 ? * MON":   "",
+		"0 0 9 * * 2-6":   "",
+		"0 0 9 ? * */2":   "",
+		"0 9 ? * MON-FRI": "",
+	} {
+		if s, err := Parse(text); err != nil || strings.Join(s.Warnings(), "; ") != want {
+			t.Errorf("%s: %q, %v; want %q", text, s.Warnings(), err, want)
+		}
+	}
 }
 
 func TestErrorsNameThePlace(t *testing.T) {
 	for text, want := range map[string]string{
-		"0 25 * * *":     `schedule "0 25 * * *": hour, at character 3: 25 is out of range: use 0 to 23`,
-		"0 0 10-5 * *":   `schedule "0 0 10-5 * *": day of month, at character 5: the range 10-5 runs backwards: write 10-31,1-5`,
-		"0 0 /30 * *":    `schedule "0 0 /30 * *": day of month, at character 5: the step "/30" has no base: write */30`,
-		"@Daily":         `schedule "@Daily": nickname, at character 1: nicknames are in small letters: write @daily`,
-		"0 12 +1 * MON":  `schedule "0 12 +1 * MON": day of month, at character 6: + stands only at the start of the day of week: write it like +MON`,
-		"? 12 * * *":     `schedule "? 12 * * *": minute, at character 1: ? is for the two day fields: write *`,
-		"@daily 0 0 * *": `schedule "@daily 0 0 * *": nickname, at character 8: @daily stands alone: leave out "0"`,
+		"0 25 * * *":           `schedule "0 25 * * *": hour, at character 3: 25 is out of range: use 0 to 23`,
+		"0 0 10-5 * *":         `schedule "0 0 10-5 * *": day of month, at character 5: the range 10-5 runs backwards: write 10-31,1-5`,
+		"0 0 * * 7-1":          `schedule "0 0 * * 7-1": day of week, at character 9: the range 7-1 runs backwards: write 0-1`,
+		"0 0 * * FRI-MON":      `schedule "0 0 * * FRI-MON": day of week, at character 9: the range FRI-MON runs backwards: write 5-6,0-1`,
+		"0 22-0 * * *":         `schedule "0 22-0 * * *": hour, at character 3: the range 22-0 runs backwards: write 22-23,0`,
+		"rate(5 minutes)":      `schedule "rate(5 minutes)": it is EventBridge's: write '@every 5m'`,
+		"cron(0 9 ? * 2-6 *)":  `schedule "cron(0 9 ? * 2-6 *)": it is EventBridge's: write '0 9 ? * MON-FRI'`,
+		"cron(0 9 * * 2-6 *)":  `schedule "cron(0 9 * * 2-6 *)": it is EventBridge's, and eventbridge wants ? in one of the two day fields`,
+		"Mon..Fri *-*-* 09:00": `schedule "Mon..Fri *-*-* 09:00": it is systemd's OnCalendar: 'Mon..Fri *-*-* 09:00' is '0 9 * * MON-FRI' here`,
+		"@every 1d":            `schedule "@every 1d": duration, at character 8: days are not always 24 hours long: write 24h, or @daily for each midnight`,
+		"0 0 /30 * *":          `schedule "0 0 /30 * *": day of month, at character 5: the step "/30" has no base: write */30`,
+		"@Daily":               `schedule "@Daily": nickname, at character 1: nicknames are in small letters: write @daily`,
+		"0 12 +1 * MON":        `schedule "0 12 +1 * MON": day of month, at character 6: + stands only at the start of the day of week: write it like +MON`,
+		"? 12 * * *":           `schedule "? 12 * * *": minute, at character 1: ? is for the two day fields: write *`,
+		"@daily 0 0 * *":       `schedule "@daily 0 0 * *": nickname, at character 8: @daily stands alone: leave out "0"`,
 	} {
 		if _, err := Parse(text); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", text, err)

@@ -196,7 +196,18 @@ func backwards(i item, l limit) string {
 	if l.name == years.name {
 		return fmt.Sprintf("write %d-%d", i.to, i.from)
 	}
-	return fmt.Sprintf("write %d-%d,%d-%d", i.from, l.open, l.first, i.to)
+	if i.from > l.open { // 7 for Sunday
+		return "write " + span(l.first, i.to)
+	}
+	return "write " + span(i.from, l.open) + "," + span(l.first, i.to)
+}
+
+// span writes a range, or its only value.
+func span(first, last int) string {
+	if first == last {
+		return strconv.Itoa(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
 }
 
 // value reads a number or a name.

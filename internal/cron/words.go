@@ -268,6 +268,11 @@ func (s Spec) Warnings() []string {
 			}
 		}
 	}
+	if q, err := Translate(s.text, Quartz); err == nil && q.Text != s.text {
+		if there, err := Parse(q.Text); err == nil && (there.dates.dayOfWeek != s.dates.dayOfWeek || there.dates.nth != s.dates.nth) {
+			out = append(out, fmt.Sprintf("%s is %s here, where Sunday is 0; in Quartz and EventBridge Sunday is 1, and it is %s: names of days, or --dialect quartz", s.dayOfWeekText(), s.dayOfWeek.weekdays(), there.dayOfWeek.weekdays()))
+		}
+	}
 	if rare := s.missingDays(); rare != "" {
 		out = append(out, rare)
 	}
