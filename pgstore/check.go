@@ -8,8 +8,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems bounds CheckReport.Problems, because damage may concern every message. Further
-// problems are left out.
+// maxProblems is how many problems a storekit.CheckReport holds at most.
 const maxProblems = 100
 
 // Check reads all messages and names those that no sound store has; see storekit.Checker.

@@ -21,8 +21,8 @@ import (
 //
 // A claim that went by the time before could take a lease that was given after the step. So the
 // transaction waits for the claims under way, and those that come later see the step
-// (step_lock.sql). No other change depends on that, because what a settlement or a push set
-// before the step is found by its time, which lies in the future.
+// (step_lock.sql). No other change depends on that, because what a settlement or a push of before
+// sets is found by its time in the future.
 //
 // Messages are carried over the step afterwards, by their topics and in the order of their times,
 // in transactions of carryPage at most. Whoever does that may stop at any place and begin again: a
@@ -88,7 +88,7 @@ func (st *stepping) clockState(ctx context.Context) (storekit.ClockState, error)
 		return storekit.ClockState{}, err
 	}
 	micros, err := st.db.tick(ctx)
-	micros = max(micros, d.micros) // tick does not know d.micros in a store that was opened only to be examined
+	micros = max(micros, d.micros) // which a store that is only examined has not heard before
 	state := storekit.ClockState{Now: storekit.FromMillis(micros / 1000), Follows: "PostgreSQL server", Steps: d.steps}
 	// The second reading is later, so a small difference may be the time between the two.
 	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || st.db.clock.fake != nil {

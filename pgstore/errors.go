@@ -23,7 +23,7 @@ const (
 	codeUnique        = "23505"
 )
 
-// fault says what the errors of the server mean whose codes begin with the text code.
+// fault says what an error of the server means whose code begins with code.
 type fault struct {
 	code   string
 	kind   error

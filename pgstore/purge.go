@@ -31,8 +31,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	return n, err
 }
 
-// purge goes through a topic in steps, and then repeats the steps that have left messages because
-// others held them.
+// purge goes through a topic in steps, and then repeats those that have passed by messages.
 func (r *remover) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
 	micros, err := r.db.tick(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func (p *purging) awaitHeld(ctx context.Context, again []*purged) error {
 	return nil
 }
 
-// repeat carries out steps once more, and returns those that have left held messages again.
+// repeat carries out steps once more, and returns those that have passed by messages again.
 func (p *purging) repeat(ctx context.Context, steps []*purged) (again []*purged, err error) {
 	for _, at := range steps {
 		next, err := p.step(ctx, at)
@@ -114,9 +113,9 @@ func (p *purging) step(ctx context.Context, at *purged) (next *purged, err error
 
 // purged is the answer of purge_live.sql and purge_dead.sql.
 type purged struct {
-	died    int64    // for dead messages: the next step goes on behind this time of death and the ID last
-	last    *string  // the next step goes on behind this ID; nil when there is no more
-	number  *int32   // of the topic
+	died    int64    // where to go on: behind this time of death, for the dead,
+	last    *string  // and behind this ID; nil when there is no more
+	number  *int32   // the topic's
 	ids     []string // of the messages that were locked
 	fitting int64    // how many were to be locked
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems bounds CheckReport.Problems, because damage may concern every message. Further
-// problems are left out.
+// maxProblems is how many problems a storekit.CheckReport holds at most.
 const maxProblems = 100
 
 // Check reads all messages and finished records of all topics; see storekit.Checker. It may run

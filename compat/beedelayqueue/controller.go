@@ -212,7 +212,7 @@ func (p *DelayQueueController) Close(ctx context.Context) error {
 // endConnecting waits for a call that connects, until ctx ends. Afterwards none connects.
 func (p *DelayQueueController) endConnecting(ctx context.Context) error {
 	select {
-	case p.connecting <- struct{}{}: // the token stays there, so that no call connects any more
+	case p.connecting <- struct{}{}: // it stays there
 		return nil
 	default:
 	}
@@ -270,8 +270,7 @@ func (p *DelayQueueController) workDone() {
 	}
 }
 
-// GetTime returns the time by the store's clock, in the local time zone. That clock does not run
-// backwards, but for a step (storekit.ClockKeeper).
+// GetTime returns the time by the store's clock, in the local time zone. It never runs backwards.
 func (p *DelayQueueController) GetTime() (*time.Time, error) {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()

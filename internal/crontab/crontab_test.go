@@ -29,12 +29,20 @@ TZ=UTC
 RANDOM_DELAY=10
 @Daily x
 0 9 * * 1-5 -quiet
+-5 4 * * 0-SUN tidy
+0 5 * * fri-sun never
+*/60 */24 * * * x
+CRON_TZ=CET-1CEST,M3.5.0,M10.5.0/3
+0 6 * * * posix
+CRON_TZ=:America/New_York
+0 7 * * * colon \\a \%
+5/15 * * * * step
 `, "|", "\r")
 	entries, problems := Read(text, false)
 	var got []string
 	names := make(map[string]bool)
 	for _, e := range entries {
-		got = append(got, fmt.Sprintf("%d %q %q %q", e.Line, e.Spec, e.Zone, e.Command))
+		got = append(got, fmt.Sprintf("%d %q %q %q", e.Line, e.Times.Text, e.Zone, e.Command))
 		if names[e.Name] || !strings.HasPrefix(e.Name, "cron-") {
 			t.Errorf("line %d has the name %s", e.Line, e.Name)
 		}
@@ -44,42 +52,61 @@ RANDOM_DELAY=10
 5 "*/5 * * * *" "" "sync \"a  b\"  # not a comment"
 8 "@daily" "Europe/Berlin" "backup"
 9 "30 2 * * 7" "Europe/Berlin" "backup"
-10 "15,45 1-3 1 jan,JUL *" "Europe/Berlin" "date +\\%F > /tmp/x"
-11 "0 0 * * *" "Europe/Berlin" "mail root%hello%there"`
+10 "15,45 1-3 1 jan,JUL *" "Europe/Berlin" "date +%F > /tmp/x"
+15 "0 3 * * *" "Europe/Berlin" "odd"
+23 "5 4 * * SUN" "Europe/Berlin" "tidy"
+25 "0 0 * * *" "Europe/Berlin" "x"
+29 "0 7 * * *" "America/New_York" "colon \\\\a %"`
 	if g := strings.Join(got, "\n"); g != want {
 		t.Errorf("got\n%s\nwant\n%s", g, want)
 	}
 	got = nil
 	for _, p := range problems {
-		got = append(got, fmt.Sprintf("%v %t", p, p.Left))
+		got = append(got, fmt.Sprintf("%v %s", p, []string{"noted", "changed", "left"}[p.Kind]))
 	}
-	want = `line 2: SHELL is for the command: whoever runs the command sets it false
-line 3: MAILTO mails what a command prints: a message has no output; whoever runs the command may mail it false
-line 11: the command has a %, behind which cron begins its standard input: the message has the text as it stands false
-line 12: @reboot is no time that a clock shows: push a message when the machine starts true
-line 13: ~ is a random time, which cron draws anew when it reads the file: write a time, and use --spread to keep schedules apart true
-line 14: ~ is a random time, which cron draws anew when it reads the file: write a time, and use --spread to keep schedules apart true
-line 15: schedule "*/90 3 * * *": minute, at character 3: step "90": use 1 to 59 true
-line 16: schedule "0 22-2 * * *": hour, at character 3: the range 22-2 runs backwards: write 22-23,0-2 true
-line 17: schedule "0 9 31 2 *": no time ever matches: no such day is in these months and years true
-line 18: there is no command behind the times true
-line 19: TZ is the zone that commands see, and not that of their times: whoever runs the command sets it false
-line 20: RANDOM_DELAY delays each run by a random time: --spread delays each schedule by a fixed one false
-line 21: schedule "@Daily": nickname, at character 1: nicknames are in small letters: write @daily true
-line 22: the - before the command keeps cron from logging it, and no schedule knows that: leave it out true`
+	const zone = "CRON_TZ is the zone of the times behind it, as in cronie; Debian's cron takes no notice of it: leave the line out if that one has run this file noted"
+	want = `line 2: SHELL is for the command: whoever runs the command sets it noted
+line 3: MAILTO mails what a command prints: a message has no output; whoever runs the command may mail it noted
+line 7: ` + zone + `
+line 11: cron gives the command what stands behind the % as its standard input: write it like printf 'text\n' | command, and each % that is part of the command as \% left
+line 12: @reboot is no time that a clock shows: push a message when the machine starts left
+line 13: ~ is a random time, which cron draws anew when it reads the file: write a time, and use --spread to keep schedules apart left
+line 14: ~ is a random time, which cron draws anew when it reads the file: write a time, and use --spread to keep schedules apart left
+line 16: schedule "0 22-2 * * *": hour "22-2": cron refuses it or never runs it: write 22-23,0-2 left
+line 17: schedule "0 9 31 2 *": no time ever matches: no such day is in these months and years left
+line 18: there is no command behind the times left
+line 19: TZ is the zone that commands see, and not that of their times: whoever runs the command sets it noted
+line 20: RANDOM_DELAY delays each run by a random time: --spread delays each schedule by a fixed one changed
+line 21: schedule "@Daily": nickname, at character 1: nicknames are in small letters: write @daily left
+line 22: the - before the command keeps cron from logging it, and no schedule knows that: leave it out left
+line 23: the - in front keeps cron from logging the command, which no schedule does noted
+line 24: schedule "0 5 * * fri-sun": day of week "FRI-SUN": cron refuses it or never runs it: write 5-6,0 left
+line 26: ` + zone + `
+line 27: CRON_TZ: zone "CET-1CEST,M3.5.0,M10.5.0/3" is not known here: use a name of the IANA database, like Europe/Berlin or UTC left
+line 28: ` + zone + `
+line 30: schedule "5/15 * * * *": minute "5/15": cron refuses a step without a range: write 5-59/15 left`
 	if g := strings.Join(got, "\n"); g != want {
 		t.Errorf("got\n%s\nwant\n%s", g, want)
 	}
 }
 
-// The name of a line depends on its command, and on how many lines before it have the same one. It
-// depends neither on the times nor on the place of the line, so that a file that was edited can be
-// read again.
+// The name of a line comes from its content and its zone, and not from the place of the line. So a
+// line that is moved keeps its name, and so do the others of the same command when one is removed.
 func TestNamesStay(t *testing.T) {
-	before, _ := Read("0 9 * * * a\n0 10 * * * b\n0 11 * * * a\n", false)
-	after, _ := Read("# moved\n5 10 * * * b\n5 9 * * * a\n5 11 * * * a\n", false)
-	if before[0].Name != after[1].Name || before[1].Name != after[0].Name || before[2].Name != after[2].Name || before[2].Name != before[0].Name+"-2" {
-		t.Errorf("%+v\n%+v", before, after)
+	before, _ := Read("0 9 * * * a\n0 10 * * * b\n0 11 * * * a\n0 9 * * * a\n", false)
+	after, _ := Read("# moved\n0 11 * * * a\n5 9 * * * a\n0 10 * * * b\nCRON_TZ=UTC\n0 10 * * * b\n", false)
+	if before[2].Name != after[0].Name || before[1].Name != after[2].Name {
+		t.Errorf("lines that were moved have other names: %+v\n%+v", before, after)
+	}
+	names := make(map[string]bool)
+	for _, e := range append(before, after[1], after[3]) {
+		if !IsName(e.Name) || names[e.Name] {
+			t.Errorf("%s is the name of two different lines, or none that Read makes", e.Name)
+		}
+		names[e.Name] = true
+	}
+	if before[3].Name != before[0].Name+"-2" || IsName("cron-daily") {
+		t.Errorf("the same line twice has the names %s and %s", before[0].Name, before[3].Name)
 	}
 }
 
@@ -90,7 +117,7 @@ func TestZones(t *testing.T) {
 	for _, e := range entries {
 		got = append(got, e.Command+"="+e.Zone)
 	}
-	if want := "a= b=Europe/Berlin c=Europe/Berlin d=UTC"; strings.Join(got, " ") != want || len(problems) != 0 {
+	if want := "a= b=Europe/Berlin c=Europe/Berlin d=UTC"; strings.Join(got, " ") != want || len(problems) != 2 {
 		t.Errorf("got %q and %v, want %q", got, problems, want)
 	}
 }
@@ -117,7 +144,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, withUser bool) {
 		entries, problems := Read(text, withUser)
 		for _, e := range entries {
-			if e.Command == "" || e.Spec == "" || e.Name == "" {
+			if e.Command == "" || e.Times.Text == "" || e.Name == "" {
 				t.Errorf("%+v", e)
 			}
 		}

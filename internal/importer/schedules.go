@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore"
 	"github.com/punctualmq/punctual/schedule"
@@ -38,8 +39,6 @@ type ScheduleOptions struct {
 	// Overlap and Missed are those of all schedules.
 	Overlap schedule.Overlap
 	Missed  schedule.Missed
-	// MaxAttempts takes the place of the attempts that the other system would make, if not 0.
-	MaxAttempts int
 	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull"
 	// by default.
 	Queues []string
@@ -48,23 +47,13 @@ type ScheduleOptions struct {
 	Now time.Time
 }
 
-// ScheduleProblem is something about a schedule that is not taken over.
-type ScheduleProblem struct {
-	// Name is where it stands: the type of a task, or queue and scheduler.
-	Name, Text string
-	// Left tells that the schedule was left out. Otherwise it is taken, and its user should know of
-	// the problem.
-	Left bool
-}
-
-// String returns the problem as a line.
-func (p ScheduleProblem) String() string { return p.Name + ": " + p.Text }
-
 // schedules collects what is read.
 type schedules struct {
 	opt      *ScheduleOptions
 	all      []schedule.Schedule
-	problems []ScheduleProblem
+	findings []cron.Finding
+	// entry is where the findings of the present entry begin.
+	entry int
 	// taken has the names of the schedules, with their topics, and for each the last number that
 	// was tried behind it, from 1.
 	taken map[string]int
@@ -74,12 +63,14 @@ func newSchedules(o *ScheduleOptions) *schedules {
 	return &schedules{opt: o, taken: make(map[string]int)}
 }
 
-func (r *schedules) note(name, format string, args ...any) {
-	r.problems = append(r.problems, ScheduleProblem{name, fmt.Sprintf(format, args...), false})
+func (r *schedules) say(kind cron.FindingKind, where, format string, args ...any) {
+	r.findings = append(r.findings, cron.Finding{Where: where, Text: fmt.Sprintf(format, args...), Kind: kind})
 }
 
-func (r *schedules) leave(name, format string, args ...any) {
-	r.problems = append(r.problems, ScheduleProblem{name, fmt.Sprintf(format, args...), true})
+// leave leaves the present entry out. What else was said of it no longer matters.
+func (r *schedules) leave(where, format string, args ...any) {
+	r.findings = r.findings[:r.entry]
+	r.say(cron.Left, where, format, args...)
 }
 
 // add takes a schedule, under a name that no other one of its topic has, if it can be one here.
@@ -98,15 +89,33 @@ func (r *schedules) add(where, name string, s schedule.Schedule) {
 	}
 	r.taken[s.Topic+"/"+s.Name] = 1
 	if s.Name != name {
-		r.note(where, "its name is %s here", s.Name)
+		r.say(cron.Noted, where, "its name is %s here", s.Name)
 	}
 	s.Overlap, s.Missed = r.opt.Overlap, r.opt.Missed
-	s.MaxAttempts = cmp.Or(r.opt.MaxAttempts, s.MaxAttempts)
 	if _, err := s.Preview(r.opt.Now, 0); err != nil {
 		r.leave(where, "%v", err)
 		return
 	}
 	r.all = append(r.all, s)
+}
+
+// times sets the times of a schedule from an expression of a dialect. It returns false where it has
+// left the entry out.
+func (r *schedules) times(where string, s *schedule.Schedule, spec string, d cron.Dialect) bool {
+	loc, err := cron.LoadZone(s.Zone)
+	if err != nil {
+		r.leave(where, "%v", err)
+		return false
+	}
+	t, err := cron.Translate(spec, d)
+	if err != nil {
+		r.leave(where, "%v", err)
+		return false
+	}
+	text, findings := t.In(where, loc, r.opt.Now)
+	s.Spec = text
+	r.findings = append(r.findings, findings...)
+	return true
 }
 
 // scheduleName returns text as the name of a schedule: "-" stands for each character that such a
@@ -126,8 +135,9 @@ func scheduleName(text string) string {
 const BullMQ Kind = "bullmq"
 
 // ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL
-// names (Dial). problems says what a user should know of them, and why others were left out.
-func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []schedule.Schedule, problems []ScheduleProblem, err error) {
+// names (Dial). findings say what a user should know of them, what changes, and why others were
+// left out.
+func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []schedule.Schedule, findings []cron.Finding, err error) {
 	client, err := redisstore.Connect(url)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the source: %w", err)
@@ -146,7 +156,7 @@ func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions
 // asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running
 // scheduler writes down its own every five seconds and they expire, so a scheduler has to run
 // meanwhile.
-func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []ScheduleProblem, error) {
+func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []cron.Finding, error) {
 	keys, err := client.ZRange(ctx, "asynq:schedulers", 0, -1).Result()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read asynq's schedulers: %w", err)
@@ -168,13 +178,17 @@ func asynqSchedules(ctx context.Context, client redis.UniversalClient, o Schedul
 		}
 	}
 	r := newSchedules(&o)
+	if len(entries) > 0 {
+		r.say(cron.Noted, "all tasks", "asynq does not write down their headers: where tasks have some, add them with punctual schedule put --header")
+	}
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
+		r.entry = len(r.findings)
 		if times[k] > 1 {
-			r.note(entries[k].typ, "it was registered %d times, so asynq enqueues it %d times; here it is stored once", times[k], times[k])
+			r.say(cron.Changed, entries[k].typ, "it was registered %d times, so asynq enqueues it %d times; here it is stored once", times[k], times[k])
 		}
 		r.asynq(entries[k])
 	}
-	return r.all, r.problems, nil
+	return r.all, r.findings, nil
 }
 
 // asynqEntry is what matters of asynq's message SchedulerEntry.
@@ -200,19 +214,21 @@ func parseAsynqEntry(b []byte) (*asynqEntry, error) {
 
 func (r *schedules) asynq(e *asynqEntry) {
 	s := schedule.Schedule{Topic: "default", Body: e.payload, Headers: map[string]string{asynqHeaderType: e.typ}, Zone: r.opt.Zone}
-	s.MaxAttempts = 26 // asynq retries 25 times unless MaxRetry says otherwise
-	s.Spec = e.spec
+	spec := e.spec
 	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
 		if rest, ok := strings.CutPrefix(e.spec, prefix); ok {
-			s.Zone, s.Spec, _ = strings.Cut(rest, " ")
+			s.Zone, spec, _ = strings.Cut(rest, " ")
 		}
 	}
 	if s.Zone == "" {
 		r.leave(e.typ, "say with --zone which zone the scheduler's location is: asynq does not store it, and its default is UTC")
 		return
 	}
-	if strings.HasPrefix(s.Spec, "@every") {
-		r.note(e.typ, "%s counts from 1970 here, and from the start of the scheduler in asynq", s.Spec)
+	if strings.HasPrefix(spec, "@every") {
+		r.say(cron.Noted, e.typ, "%s counts from 1970 here, and from the start of the scheduler in asynq", spec)
+	}
+	if !r.times(e.typ, &s, spec, cron.Asynq) {
+		return
 	}
 	for _, option := range queueFirst(e.options) { // because notes name the topic
 		name, value, _ := strings.Cut(strings.TrimSuffix(option, ")"), "(")
@@ -266,9 +282,13 @@ func (r *schedules) asynqOption(typ string, s *schedule.Schedule, name, value st
 		}
 		s.Headers[asynqHeaderTimeout] = strconv.FormatInt(int64(d/time.Second), 10)
 	case "Unique", "TaskID":
-		r.note(typ, "%s(%s) keeps a task from being enqueued beside another one; the nearest here is --overlap skip", name, value)
+		kind := cron.Changed
+		if r.opt.Overlap == schedule.OverlapSkip {
+			kind = cron.Noted
+		}
+		r.say(kind, typ, "%s(%s) keeps a task from being enqueued beside another one; the nearest here is --overlap skip", name, value)
 	case "Retention":
-		r.note(typ, "Retention(%s) is a setting of the topic here: punctual topic set %s --finished-retention %s", value, s.Topic, value)
+		r.say(cron.Noted, typ, "Retention(%s) is a setting of the topic here: punctual topic set %s --finished-retention %s", value, s.Topic, value)
 	case "Group":
 		r.leave(typ, "Group(%s) has asynq deliver several tasks as one, which has no counterpart here", value)
 		return false
@@ -287,7 +307,7 @@ const headerBullName = "bullmq-name"
 
 // bullSchedules reads BullMQ's job schedulers, and the repeatable jobs of its versions before 5.16
 // that name their times.
-func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []ScheduleProblem, error) {
+func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []cron.Finding, error) {
 	o.Prefix = cmp.Or(o.Prefix, "bull")
 	queues := o.Queues
 	if len(queues) == 0 {
@@ -309,10 +329,11 @@ func bullSchedules(ctx context.Context, client redis.UniversalClient, o Schedule
 			if err != nil {
 				return nil, nil, fmt.Errorf("read BullMQ's scheduler %s of the queue %s: %w", name, queue, err)
 			}
+			r.entry = len(r.findings)
 			r.bull(queue, name, fields)
 		}
 	}
-	return r.all, r.problems, nil
+	return r.all, r.findings, nil
 }
 
 // bullQueues are the queues that have schedulers, sorted.
@@ -353,7 +374,6 @@ func (r *schedules) bull(queue, id string, f map[string]string) {
 	if len(s.Body) == 0 {
 		s.Body = []byte("{}") // which BullMQ leaves out
 	}
-	s.MaxAttempts = 1 // unless its options say otherwise
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		switch name {
 		case "name", "data", "tz", "pattern", "every", "ic", "offset", "opts", "startDate", "endDate", "limit":
@@ -389,14 +409,15 @@ func (r *schedules) bullTimes(where string, s *schedule.Schedule, f map[string]s
 		}
 		s.Spec = "@every " + (time.Duration(every) * time.Millisecond).String()
 		if offset := f["offset"]; offset != "" && offset != "0" {
-			r.note(where, "it comes %s ms behind the multiples of its interval since 1970, and here at these", offset)
+			r.say(cron.Changed, where, "it comes %s ms behind the multiples of its interval since 1970, and here at these", offset)
 		}
 	case f["pattern"] != "":
-		s.Spec, s.Zone = f["pattern"], cmp.Or(f["tz"], r.opt.Zone)
+		s.Zone = cmp.Or(f["tz"], r.opt.Zone)
 		if s.Zone == "" {
 			r.leave(where, "say with --zone which zone's clock it means: BullMQ takes that of the machine where it names none")
 			return false
 		}
+		return r.times(where, s, f["pattern"], cron.BullMQ)
 	default:
 		r.leave(where, "it has neither a pattern nor an interval: one of a BullMQ before 5, or with a strategy of its own")
 		return false
@@ -437,13 +458,13 @@ func (r *schedules) bullOptions(where string, s *schedule.Schedule, text string)
 				r.leave(where, "%s attempts: that is no number", value)
 				return false
 			}
-			s.MaxAttempts = min(max(s.MaxAttempts, 1), limits.MaxAttemptsLimit)
+			s.MaxAttempts = min(s.MaxAttempts, limits.MaxAttemptsLimit)
 		case "backoff":
-			r.note(where, "backoff %s is a setting of the topic here: punctual topic set %s --backoff …", value, s.Topic)
+			r.say(cron.Changed, where, "backoff %s is a setting of the topic here: punctual topic set %s --backoff …", value, s.Topic)
 		case "removeOnComplete", "removeOnFail", "keepLogs", "stackTraceLimit", "sizeLimit":
 			// What is kept of jobs, and how large they may be, is nothing of the schedule here.
 		default:
-			r.note(where, "option %s of its jobs, %s, has no counterpart here", name, value)
+			r.say(cron.Changed, where, "option %s of its jobs, %s, has no counterpart here", name, value)
 		}
 	}
 	return true

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/schedule"
 )
 
@@ -27,6 +27,7 @@ var bullSchedulers = map[string]map[string]string{
 	"odd":             {"name": "odd", "every": "1500", "ic": "1", "offset": "395"},
 	"notz":            {"name": "night", "pattern": "0 30 2 * * *", "ic": "1", "offset": "0"},
 	"bounded":         {"name": "bounded", "every": "60000", "ic": "3", "offset": "0", "data": `"text"`, "limit": "5", "startDate": "1893456000000", "endDate": "1924992000000"},
+	"thirds":          {"name": "thirds", "pattern": "0 9 * * 1/3", "tz": "UTC", "ic": "1"},
 	"never":           {"name": "never", "pattern": "H 9 * * *", "tz": "UTC", "ic": "1", "offset": "0"},
 	"customer:4711/é": {"name": "x", "pattern": "@daily", "tz": "UTC", "ic": "1", "offset": "0"},
 	"reached":         {"name": "reached", "every": "60000", "ic": "6", "limit": "5"},
@@ -58,10 +59,11 @@ func TestBullSchedules(t *testing.T) {
 			Spec: "@every 1m0s", Body: []byte(`"text"`), Headers: map[string]string{headerBullName: "bounded"}, Limit: 3,
 			From: time.UnixMilli(1893456000000), Until: time.UnixMilli(1924992000000),
 		},
+		"thirds":          {Spec: "0 9 * * SUN,MON,THU", Zone: "UTC", Body: []byte("{}"), Headers: map[string]string{headerBullName: "thirds"}},
 		"customer:4711--": {Spec: "@daily", Zone: "UTC", Body: []byte("{}"), Headers: map[string]string{headerBullName: "x"}},
 	}
 	for name, w := range want {
-		w.Topic, w.Name, w.MaxAttempts = "reports", name, cmp.Or(w.MaxAttempts, 1)
+		w.Topic, w.Name = "reports", name
 		if g := got[name]; !g.Same(w) {
 			t.Errorf("%s is %+v\nwant %+v", name, g, w)
 		}
@@ -70,12 +72,13 @@ func TestBullSchedules(t *testing.T) {
 		t.Errorf("%d schedules; want %d: %+v", len(got), len(want), all)
 	}
 	wantProblems(t, problems, map[string]string{
-		"reports/daily":           "note: option priority of its jobs, 4, has no counterpart here; note: backoff {\"delay\":1000,\"type\":\"exponential\"} is a setting of the topic here",
-		"reports/often":           "note: it comes 83884 ms behind",
+		"reports/daily":           "changed: option priority of its jobs, 4, has no counterpart here; changed: backoff {\"delay\":1000,\"type\":\"exponential\"} is a setting of the topic here",
+		"reports/often":           "changed: it comes 83884 ms behind",
 		"reports/customer:4711/é": "note: its name is customer:4711-- here",
+		"reports/thirds":          "note: 0 9 * * 1/3 is written 0 9 * * SUN,MON,THU here",
 		"reports/odd":             "left: every 1500 ms: times here are of whole seconds",
 		"reports/notz":            "left: say with --zone",
-		"reports/never":           "left: schedule never in reports: schedule \"H 9 * * *\"",
+		"reports/never":           "left: schedule \"H 9 * * *\"",
 		"reports/reached":         "left: its limit of 5 jobs is reached",
 		"reports/past":            "left: schedule past in reports: no time is left until",
 		"reports/newer":           "left: its field jitter is not known here",
@@ -116,17 +119,17 @@ func TestBullSchedules(t *testing.T) {
 
 // wantProblems fails the test unless the problems of each schedule are among others those of want,
 // separated there by "; ", and no other schedule has a problem.
-func wantProblems(t *testing.T, problems []ScheduleProblem, want map[string]string) {
+func wantProblems(t *testing.T, problems []cron.Finding, want map[string]string) {
 	t.Helper()
 	said := make(map[string][]string)
 	for _, p := range problems {
-		kind := "note: "
-		if p.Left {
-			kind = "left: "
-		}
-		said[p.Name] = append(said[p.Name], kind+p.Text)
+		kind := map[cron.FindingKind]string{cron.Noted: "note: ", cron.Changed: "changed: ", cron.Left: "left: "}[p.Kind]
+		said[p.Where] = append(said[p.Where], kind+p.Text)
 	}
 	for name, text := range want {
+		if strings.HasPrefix(text, "left: ") && len(said[name]) != 1 {
+			t.Errorf("of %s, which is left out, is said %q; want one sentence", name, said[name])
+		}
 		for part := range strings.SplitSeq(text, "; ") {
 			if !slices.ContainsFunc(said[name], func(s string) bool { return strings.HasPrefix(s, part) }) {
 				t.Errorf("of %s is said %q; want %q", name, said[name], part)
@@ -173,10 +176,12 @@ func TestAsynqSchedules(t *testing.T) {
 		asynqEntryOf("id-2", "@every 30s", "ping", ""),
 		asynqEntryOf("id-3", "CRON_TZ=Asia/Tokyo */5 * * * *", "sync", "x", `Unique(1h0m0s)`, `TaskID("only")`, `Retention(24h0m0s)`),
 		asynqEntryOf("id-4", "TZ=America/New_York 0 9 ? * MON", "sync", "y"),
-		asynqEntryOf("id-5", "0 0 * * *", "grouped", "", `Group("g")`),
+		asynqEntryOf("id-5", "0 0 * * *", "grouped", "", `Retention(24h0m0s)`, `Group("g")`),
 		asynqEntryOf("id-6", "0 0 * * *", "later", "", "ProcessIn(1m0s)"),
 		asynqEntryOf("id-7", "0 0 * * *", "strange", "", "Colour(red)"),
 		asynqEntryOf("id-8", "@reboot", "boot", ""),
+		asynqEntryOf("id-12", "0 6 */2 * 1", "either", ""),
+		asynqEntryOf("id-13", "CRON_TZ=Europe/Berlin 30 2 * * *", "night", ""),
 		asynqEntryOf("id-10", "0 1 * * *", "twice", ""),
 		asynqEntryOf("id-11", "0 1 * * *", "twice", ""), // the same in the same process
 	)
@@ -184,6 +189,8 @@ func TestAsynqSchedules(t *testing.T) {
 	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: schedule.OverlapAllow, Missed: schedule.MissedNone})
 	r.must(err)
 	want := []schedule.Schedule{
+		{Topic: "default", Name: "either", Spec: "0 6 1-31/2 * 1", Zone: "UTC", Headers: map[string]string{asynqHeaderType: "either"}},
+		{Topic: "default", Name: "night", Spec: "30 2 * * *", Zone: "Europe/Berlin", Headers: map[string]string{asynqHeaderType: "night"}},
 		{Topic: "default", Name: "ping", Spec: "@every 30s", Zone: "UTC", Headers: map[string]string{asynqHeaderType: "ping"}},
 		{
 			Topic: "critical", Name: "report:daily", Spec: "0 9 * * *", Zone: "UTC", Body: []byte(`{"a":1}`), MaxAttempts: 5,
@@ -198,20 +205,22 @@ func TestAsynqSchedules(t *testing.T) {
 	}
 	for i, w := range want {
 		w.Overlap, w.Missed = schedule.OverlapAllow, schedule.MissedNone
-		w.MaxAttempts = cmp.Or(w.MaxAttempts, 26) // asynq retries 25 times
 		if !all[i].Same(w) {
 			t.Errorf("schedule %d is %+v\nwant %+v", i+1, all[i], w)
 		}
 	}
 	wantProblems(t, problems, map[string]string{
-		"report:daily": "note: it was registered 2 times, so asynq enqueues it 2 times",
-		"twice":        "note: it was registered 2 times, so asynq enqueues it 2 times",
+		"report:daily": "changed: it was registered 2 times, so asynq enqueues it 2 times",
+		"twice":        "changed: it was registered 2 times, so asynq enqueues it 2 times",
 		"ping":         "note: @every 30s counts from 1970 here",
-		"sync":         "note: Unique(1h0m0s) keeps; note: TaskID(\"only\") keeps; note: Retention(24h0m0s) is a setting; note: its name is sync-2 here",
+		"sync":         "changed: Unique(1h0m0s) keeps; changed: TaskID(\"only\") keeps; note: Retention(24h0m0s) is a setting; note: its name is sync-2 here",
 		"grouped":      "left: Group(\"g\")",
 		"later":        "left: ProcessIn(1m0s) has no counterpart",
 		"strange":      "left: option Colour(red) is not known here",
-		"boot":         "left: schedule boot in default: schedule \"@reboot\"",
+		"boot":         "left: schedule \"@reboot\"",
+		"either":       "note: 0 6 */2 * 1 is written 0 6 1-31/2 * 1 here",
+		"night":        "changed: at the clock change of 2027-03-28 Punctual comes at Sun 03:00:00 +02:00, and asynq does not",
+		"all tasks":    "note: asynq does not write down their headers",
 	})
 
 	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, ByType: true})
@@ -220,7 +229,7 @@ func TestAsynqSchedules(t *testing.T) {
 	for _, s := range all {
 		topics = append(topics, fmt.Sprint(s.Topic, " ", s.Zone))
 	}
-	if !slices.Equal(topics, []string{"sync Asia/Tokyo", "sync America/New_York"}) { // the others need --zone
+	if !slices.Equal(topics, []string{"night Europe/Berlin", "sync Asia/Tokyo", "sync America/New_York"}) { // the others need --zone
 		t.Errorf("by type, without a zone: %q", topics)
 	}
 }
@@ -251,33 +260,6 @@ func TestScheduleNamesDiffer(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	if want := []string{"sync", "sync-2", "sync-2-2", "sync-3", "sync-2-3"}; !slices.Equal(names, want) {
-		t.Errorf("names %q, problems %v; want %q", names, r.problems, want)
-	}
-}
-
-// BullMQ runs a job once that names no attempts. What the options say takes the place of what each
-// system has.
-func TestAttemptsOfSchedules(t *testing.T) {
-	r := newRig(t)
-	for name, opts := range map[string]string{"none": "", "empty": "{}", "zero": `{"attempts":0}`, "three": `{"attempts":3}`} {
-		r.zadd("bull:mail:repeat", name, 1)
-		r.must(r.client.HSet(t.Context(), "bull:mail:repeat:"+name, "name", name, "every", "2000", "opts", opts).Err())
-	}
-	key := "asynq:schedulers:{host:1:a}"
-	r.zadd("asynq:schedulers", key, float64(scheduleDay.Unix()))
-	r.must(r.client.RPush(t.Context(), key, asynqEntryOf("id-1", "@every 30s", "none", ""), asynqEntryOf("id-2", "@every 30s", "three", "", "MaxRetry(2)")).Err())
-	for kind, want := range map[Kind]map[string]int{BullMQ: {"none": 1, "empty": 1, "zero": 1, "three": 3}, Asynq: {"none": 26, "three": 3}} {
-		for _, asked := range []int{0, 7} {
-			all, _, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, kind, ScheduleOptions{Now: scheduleDay, Zone: "UTC", MaxAttempts: asked})
-			r.must(err)
-			if len(all) != len(want) {
-				t.Errorf("%s: %+v", kind, all)
-			}
-			for _, s := range all {
-				if s.MaxAttempts != cmp.Or(asked, want[s.Name]) {
-					t.Errorf("%s: %s has %d attempts, with --max-attempts %d; want %d", kind, s.Name, s.MaxAttempts, asked, cmp.Or(asked, want[s.Name]))
-				}
-			}
-		}
+		t.Errorf("names %q, problems %v; want %q", names, r.findings, want)
 	}
 }

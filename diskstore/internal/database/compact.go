@@ -18,10 +18,10 @@ import (
 // stretches in which at most half of the bytes are not deleted.
 
 const (
-	reclaimBytes  = 64 << 20 // how many bytes a stretch must hold at least to be compacted
-	reclaimShare  = 4        // a stretch must also hold a quarter of what all files take
-	reclaimLow    = 4 << 20  // how many bytes a stretch must hold, in place of both, when space is low
-	reclaimLeast  = 1 << 20  // a topic whose stretches hold less is not examined again until more of its messages are deleted
+	reclaimBytes  = 64 << 20 // how many bytes a stretch must hold at least to be compacted,
+	reclaimShare  = 4        // and it must also hold a quarter of what all files take
+	reclaimLow    = 4 << 20  // how many bytes a stretch must hold when space is low
+	reclaimLeast  = 1 << 20  // a topic with less is not examined again until more of its messages are deleted
 	reclaimTopics = 1000     // how many topics are examined at a time while the write lock is held
 	removedShare  = 4        // all keys of a topic are read when as many messages have left it as a quarter of those that stay
 )
@@ -29,9 +29,9 @@ const (
 // Reclaimer frees the space of deleted messages. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left has, for the first key of each stretch that was compacted, how many bytes the stretch
-	// still held afterwards, because they are not deleted or a reader used them. The stretch is
-	// compacted again only when it holds more than that by the argument least of Run.
+	// left is how many bytes a stretch still held after its last compaction, because they are not
+	// deleted or a reader used them, by the first key of the stretch. The stretch is compacted
+	// again only when it has grown beyond that by what Run is given as least.
 	left map[string]uint64
 }
 

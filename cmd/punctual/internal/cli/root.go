@@ -179,7 +179,7 @@ Start here: punctual demo`,
 // below root. Commands that only have subcommands show their help.
 func explainUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if cmd.HasSubCommands() && cmd != root { // the flag may belong to a subcommand that does not exist
+		if cmd.HasSubCommands() && cmd != root { // the flag may be one of a subcommand that there is not
 			return cmp.Or(noSuchCommand(cmd, cmd.Flags().Args()), err)
 		}
 		return err
@@ -191,7 +191,7 @@ func explainUsage(root *cobra.Command) {
 
 func explainArguments(cmd *cobra.Command) {
 	switch {
-	case cmd.HasSubCommands(): // it takes no arguments of its own
+	case cmd.HasSubCommands(): // it only has those
 		cmd.Args, cmd.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	case cmd.Args == nil && cmd.Runnable():
 		cmd.Args = argumentsOf(cmd.Use)
@@ -399,7 +399,7 @@ func (a *app) completeTopics(n int) cobra.CompletionFunc {
 // argument or --topic takes, and the values of flags whose help names them as `a|b` or `a,b`.
 func (a *app) complete(cmd *cobra.Command) {
 	_, takes, _ := strings.Cut(cmd.Use, " ")
-	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // below import, TOPIC is a topic of another system
+	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // which takes topics of another system
 		cmd.ValidArgsFunction = a.completeTopics(1)
 		if takes == "TOPIC..." {
 			cmd.ValidArgsFunction = a.completeTopics(-1)
@@ -410,7 +410,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		switch value, _ := pflag.UnquoteUsage(f); {
 		case valuesInUsage.MatchString(value):
 			complete = fixedValues(append(strings.FieldsFunc(value, func(r rune) bool { return r == '|' || r == ',' }), value)...)
-		case f.Name != "topic" || cmd.Name() == "copy": // copy takes topics of the store FROM
+		case f.Name != "topic" || cmd.Name() == "copy": // which takes topics of its own store
 			return
 		}
 		registerCompletion(cmd, f.Name, complete)

@@ -16,6 +16,7 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/cmd/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/cmd/punctual/internal/cli/view"
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/notation"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/schedule"
@@ -63,16 +64,38 @@ func (a *app) timingFlags(flags *pflag.FlagSet, s *wire.ScheduleItem) {
 	durationTextVar(flags, &s.Spread, "spread", "come later by a part of this that topic and name decide, the same each time")
 }
 
+// dialectFlag adds the flag that says whose cron an expression is written for.
+func dialectFlag(flags *pflag.FlagSet, into *string) {
+	flags.StringVar(into, "dialect", "", "read the expression as `asynq|bullmq|crontab|eventbridge|quartz|spring` does")
+}
+
+// translated returns an expression of a dialect as Punctual reads it, and says so if it is another
+// one. Without a dialect it is the expression itself.
+func (a *app) translated(about, spec, dialect string) (string, error) {
+	if dialect == "" {
+		return spec, nil
+	}
+	t, err := cron.Translate(spec, cron.Dialect(dialect))
+	if err != nil {
+		return "", usagef("%v", err)
+	}
+	if t.Text != spec {
+		a.warn(about, []string{fmt.Sprintf("%s of %s is %s here", spec, dialect, t.Text)})
+	}
+	return t.Text, nil
+}
+
 // scheduleFlags are the flags of put. Most of them are members of item, a schedule as the HTTP
 // interface and sync take it.
 type scheduleFlags struct {
-	item    wire.ScheduleItem
-	body    string
-	headers []string
+	item          wire.ScheduleItem
+	body, dialect string
+	headers       []string
 }
 
 func (f *scheduleFlags) register(a *app, flags *pflag.FlagSet) {
 	a.timingFlags(flags, &f.item)
+	dialectFlag(flags, &f.dialect)
 	flags.StringVar(&f.body, "body", "", "the body of the messages: text, `@FILE`, or - for standard input")
 	flags.StringArrayVar(&f.headers, "header", nil, "add a header, `NAME=VALUE` (repeatable)")
 	registerPolicies(flags, (*string)(&f.item.Overlap), (*string)(&f.item.Missed), "skip", "latest")
@@ -93,6 +116,9 @@ func (f *scheduleFlags) schedule(a *app, topic, name, spec string) (s schedule.S
 	}
 	body, err := a.bodyOf(f.body)
 	if err != nil {
+		return s, err
+	}
+	if spec, err = a.translated(name, spec, f.dialect); err != nil {
 		return s, err
 	}
 	f.item.Spec, f.item.Body, f.item.Headers = wire.Given(spec), wire.BodyOf(body), wire.HeadersOf(headers)
@@ -276,17 +302,22 @@ func newSchedulePreview(a *app) *cobra.Command {
 	var item wire.ScheduleItem
 	var next int
 	var after time.Time
+	var dialect string
 	cmd := &cobra.Command{
 		Use:   "preview SPEC",
 		Short: "Say in words when an expression comes, without a store",
 		Long: `Preview says in words what an expression means, and when it comes next. It needs no store. With
 --json the object has the members words, warnings and next.`,
 		Example: `  punctual schedule preview '0 9 * * MON-FRI' --zone Europe/Berlin
-  punctual schedule preview '0 12 1 * MON' --next 20
+  punctual schedule preview '0 0 9 ? * 2-6' --dialect quartz --next 20
   punctual schedule preview '30 2 * * *' --zone America/New_York --after 2027-03-13T00:00:00Z`,
 	}
 	cmd.RunE = a.action(func(_ context.Context, args []string) error {
-		item.Spec = wire.Given(args[0])
+		spec, err := a.translated("preview", args[0], dialect)
+		if err != nil {
+			return err
+		}
+		item.Spec = wire.Given(spec)
 		s, err := typed(item.Schedule("", ""))
 		if err != nil {
 			return err
@@ -313,6 +344,7 @@ func newSchedulePreview(a *app) *cobra.Command {
 		return nil
 	})
 	a.timingFlags(cmd.Flags(), &item)
+	dialectFlag(cmd.Flags(), &dialect)
 	cmd.Flags().IntVar(&next, "next", 10, "how many times to show, 0 to 10000")
 	a.timeVar(cmd.Flags(), &after, "after", "show the times behind this one, in place of now")
 	return cmd

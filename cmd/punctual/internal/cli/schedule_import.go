@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/crontab"
 	"github.com/punctualmq/punctual/internal/importer"
 	"github.com/punctualmq/punctual/schedule"
@@ -21,7 +24,7 @@ func newScheduleImport(a *app) *cobra.Command {
 		Short: "Make schedules of what another system has",
 		Long: `Import makes schedules of the entries of a crontab, of asynq's periodic tasks or of BullMQ's job
 schedulers. Without --yes it changes nothing and says what it would do. What means something else
-here is named, and nothing is guessed.`,
+here is named, and nothing is guessed: exit code 0 means that all mean what they meant there.`,
 		Example: `  punctual schedule import crontab /var/spool/cron/crontabs/shop --topic jobs --zone Europe/Berlin
   punctual schedule import crontab mycrontab --topic jobs --zone Europe/Berlin --yes
   crontab -l | punctual schedule import crontab - --topic jobs --zone UTC
@@ -33,25 +36,27 @@ here is named, and nothing is guessed.`,
 func newScheduleImportCrontab(a *app) *cobra.Command {
 	f := &scheduleImportFlags{}
 	var spread time.Duration
-	var system bool
+	var system, prune bool
 	cmd := &cobra.Command{
 		Use:   "crontab FILE|-",
 		Short: "Make schedules of the lines of a crontab",
 		Long: `Make a schedule of each line of a crontab. The body of its messages is the command, so that a
-consumer of the topic can run it. Times, steps, ranges and names mean what they mean to cron, and
-both days given mean either of them, as there.
+consumer of the topic can run it, with % for each \%. Times, steps, ranges and names mean what they
+mean to the crons of Debian and Red Hat, also when clocks change, and an expression that would mean
+something else here is written anew and named. Both days given mean either of them, as there.
 
 Cron starts a command although the one before still runs, and makes up for nothing: so --overlap
 is allow and --missed is none here, unless you say otherwise. Cron's clock is that of its machine,
 which the file does not name: say which zone that is with --zone, unless lines CRON_TZ= do.
 
-Cron does not start a command again that has failed, so a message is delivered once, and is dead if
-the command fails; --max-attempts says otherwise.
-
 Lines that mean something else are named and left out, and the exit code is 1: @reboot, random
-times with ~. What is for commands alone (PATH, MAILTO, a % in the command) is named, too. The
-name of a schedule comes from its command: importing the file again after an edit changes what was
-edited.
+times with ~, standard input behind a %, a CRON_TZ that is no name of the IANA database. What is for
+commands alone (PATH, MAILTO) is named, too.
+
+The name of a schedule comes from the content of its line, so lines may be moved. When the file was
+edited, its import again names the schedules whose lines are gone, which stay, and --prune removes
+them. It looks at all schedules of the topic that came from a crontab, so give each crontab a topic
+of its own.
 
 --system reads the form of /etc/crontab and /etc/cron.d, with a user before the command; the header
 crontab-user has that name.`,
@@ -70,35 +75,47 @@ crontab-user has that name.`,
 		if err != nil {
 			return err
 		}
-		entries, problems := crontab.Read(string(text), system)
+		entries, findings := crontab.Read(string(text), system)
 		var all []schedule.Schedule
 		for _, e := range entries {
 			s := schedule.Schedule{
-				Topic: f.opt.Topic, Name: e.Name, Spec: e.Spec, Body: []byte(e.Command), Zone: cmp.Or(e.Zone, f.opt.Zone), Spread: spread,
+				Topic: f.opt.Topic, Name: e.Name, Body: []byte(e.Command), Zone: cmp.Or(e.Zone, f.opt.Zone), Spread: spread,
 				Overlap: f.opt.Overlap, Missed: f.opt.Missed,
 			}
+			where := fmt.Sprintf("line %d", e.Line)
 			if s.Zone == "" {
-				return usagef("line %d: say with --zone which zone's clock the times mean: cron's is that of its machine", e.Line)
+				return usagef("%s: say with --zone which zone's clock the times mean: cron's is that of its machine", where)
+			}
+			loc, err := cron.LoadZone(s.Zone)
+			if err != nil {
+				return usagef("%s: %v", where, err)
 			}
 			if e.User != "" {
 				s.Headers = map[string]string{"crontab-user": e.User}
 			}
+			var found []cron.Finding
+			s.Spec, found = e.Times.In(where, loc, a.now())
+			findings = append(findings, found...)
 			if _, err := s.Preview(a.now(), 0); err != nil {
-				return usagef("line %d: %v", e.Line, err)
+				return usagef("%s: %v", where, err)
 			}
-			s.MaxAttempts = cmp.Or(f.opt.MaxAttempts, 1)
 			all = append(all, s)
 		}
-		fmt.Fprintf(a.errs, "punctual: %s%s: note: cron sets no time limit; consume --exec ends a command after 1h unless --timeout says otherwise\n", a.prefix(), args[0])
 		put, err := a.importSchedules(ctx, all, f.yes)
 		if err != nil {
 			return err
 		}
-		return leftOut(a, args[0], "lines", problems, func(p crontab.Problem) bool { return p.Left }, put)
+		if f.yes || prune {
+			if err := a.pruneCrontab(ctx, f.opt.Topic, all, prune, f.yes); err != nil {
+				return err
+			}
+		}
+		return a.sayFindings(args[0], "lines", findings, put)
 	})
 	flags := cmd.Flags()
 	f.register(flags, "allow", "none")
 	durationVar(flags, &spread, "spread", "come later by a part of this that topic and name decide, the same each time")
+	flags.BoolVar(&prune, "prune", false, "remove the schedules of an earlier import whose lines are gone")
 	flags.BoolVar(&system, "system", false, "a user stands before each command, as in /etc/crontab")
 	return cmd
 }
@@ -149,22 +166,49 @@ func putWord(status punctual.PushStatus) string {
 	return map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
 }
 
-// leftOut names what was not taken over. It returns an error if a schedule was left out. what is
-// the word for those, and put how many others were put.
-func leftOut[P fmt.Stringer](a *app, where, what string, problems []P, isLeft func(P) bool, put int) error {
-	n := 0
-	for _, p := range problems {
-		word := "note"
-		if isLeft(p) {
-			word = "left out"
-			n++
+// pruneCrontab removes the schedules of a topic that an import of a crontab has put and that are
+// not among all, or only names them.
+func (a *app) pruneCrontab(ctx context.Context, topic string, all []schedule.Schedule, prune, yes bool) error {
+	return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
+		for s, err := range schedule.List(ctx, q, schedule.Query{Topic: topic}) {
+			if err != nil {
+				return err
+			}
+			if !crontab.IsName(s.Name) || slices.ContainsFunc(all, func(n schedule.Schedule) bool { return n.Name == s.Name }) {
+				continue
+			}
+			if !prune {
+				fmt.Fprintf(a.errs, "punctual: %s%s in %s goes on, and its line is gone: --prune removes it\n", a.prefix(), s.Name, topic)
+				continue
+			}
+			if err := a.prune(ctx, q, &s, "delete", !yes); err != nil {
+				return err
+			}
 		}
-		fmt.Fprintf(a.errs, "punctual: %s%s: %s: %v\n", a.prefix(), where, word, p)
+		return nil
+	})
+}
+
+// sayFindings says what an import has to say of single schedules. It returns an error if one was
+// left out or means something else here. what is the word for them, and put how many were put.
+func (a *app) sayFindings(where, what string, findings []cron.Finding, put int) error {
+	words := map[cron.FindingKind]string{cron.Noted: "note", cron.Changed: "changed", cron.Left: "left out"}
+	n := make(map[cron.FindingKind]int)
+	for _, f := range findings {
+		n[f.Kind]++
+		fmt.Fprintf(a.errs, "punctual: %s%s: %s: %v\n", a.prefix(), where, words[f.Kind], f)
 	}
-	if n == 0 {
+	var parts []string
+	if n[cron.Left] > 0 {
+		parts = append(parts, fmt.Sprintf("%s left out: %d", what, n[cron.Left]))
+	}
+	if n[cron.Changed] > 0 {
+		parts = append(parts, fmt.Sprintf("what means something else here: %d, named above as changed", n[cron.Changed]))
+	}
+	if parts == nil {
 		return nil
 	}
-	return &failure{code: codeSomeFailed, exit: exitError, definite: put == 0, text: fmt.Sprintf("%s left out: %d", what, n)}
+	return &failure{code: codeSomeFailed, exit: exitError, definite: put == 0, text: strings.Join(parts, "; ")}
 }
 
 func newScheduleImportAsynq(a *app) *cobra.Command {
@@ -177,14 +221,15 @@ runs, so leave it running until they are read, and stop it then: nothing is chan
 both would push.
 
 A task goes into the topic of its queue, with --by-type into that of its type, or into --topic. Its
-payload is the body, its type the header asynq-type; the retries become attempts, 26 where MaxRetry
-is not set. The zone of a scheduler is not stored: say which one it is with --zone, UTC if its
-Location was not set.
+payload is the body, its type the header asynq-type; the retries become attempts. The zone of a
+scheduler is not stored: say which one it is with --zone, UTC if its Location was not set.
 
 asynq enqueues although the one before still runs, and makes up for nothing: so --overlap is allow
-and --missed is none here, unless you say otherwise. In a gap of daylight saving asynq leaves a
-fixed time out, and here it comes behind the gap. What else means something else is named and left
-out, and the exit code is 1.`,
+and --missed is none here, unless you say otherwise. An expression that asynq reads in another way
+is written anew: */2 beside another day is either of the two there, and both here. In a gap of
+daylight saving asynq leaves a time out, and runs it twice when clocks are set back; here a fixed
+time comes once. Which clock changes of the next two years make a difference is named for each task.
+What means something else is named, or left out, and the exit code is 1.`,
 		Example: `  punctual schedule import asynq --zone UTC --from redis://localhost
   punctual schedule import asynq --zone Europe/Berlin --by-type --overlap skip --from redis://localhost --yes
   punctual schedule import asynq --zone UTC --topic jobs --missed latest --from redis://localhost --yes`,
@@ -206,13 +251,16 @@ found. Nothing is changed in Redis, so remove the scheduler there when it is her
 (removeJobScheduler), because both would push.
 
 A schedule goes into the topic that has the queue's name, or into --topic. The data is the body, the
-job's name the header bullmq-name; attempts (one, where none are set), limit, start and end are
-taken over. A pattern without tz means the clock of BullMQ's machine: say which zone that is with
---zone.
+job's name the header bullmq-name; attempts, limit, start and end are taken over. A pattern without
+tz means the clock of BullMQ's machine: say which zone that is with --zone.
 
 BullMQ adds the next job when the last one is started. So two of them never wait, and one that
-waited is late: --overlap is skip and --missed is latest here, unless you say otherwise. What
-means something else is named, or left out with exit code 1.`,
+waited is late: --overlap is skip and --missed is latest here, unless you say otherwise. A pattern
+that BullMQ reads in another way is written anew: 1/3 in the weekdays goes on to Sunday there, and
+*/2 beside another day is either of the two. In a gap of daylight saving BullMQ runs a time in the
+hour behind the gap, or leaves it out; here it comes at the end of the gap. Which clock changes of
+the next two years make a difference is named for each scheduler. What means something else is
+named, or left out, and the exit code is 1.`,
 		Example: `  punctual schedule import bullmq --zone UTC --from redis://localhost
   punctual schedule import bullmq reports mail --zone Europe/Berlin --from redis://localhost --yes
   punctual schedule import bullmq --prefix myapp --topic jobs --missed none --from redis://localhost --yes`,
@@ -236,7 +284,6 @@ func (f *scheduleImportFlags) register(flags *pflag.FlagSet, overlap, missed str
 	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` of all messages")
 	flags.StringVar(&f.opt.Zone, "zone", "", "the `ZONE` whose clock the times mean that name none, like Europe/Berlin")
 	registerPolicies(flags, &f.overlap, &f.missed, overlap, missed)
-	flags.IntVar(&f.opt.MaxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as often as the other system would)")
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
 }
 
@@ -269,17 +316,17 @@ func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) fu
 		if from == "" {
 			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
 		}
-		all, problems, err := importer.ReadSchedules(ctx, from, kind, o)
+		all, findings, err := importer.ReadSchedules(ctx, from, kind, o)
 		if err != nil {
 			return err
 		}
-		if len(all)+len(problems) == 0 {
+		if len(all)+len(findings) == 0 {
 			return usagef("there are no %s: name the Redis and the database that they are in", what)
 		}
 		put, err := a.importSchedules(ctx, all, f.yes)
 		if err != nil {
 			return err
 		}
-		return leftOut(a, "import", what, problems, func(p importer.ScheduleProblem) bool { return p.Left }, put)
+		return a.sayFindings("import", what, findings, put)
 	})
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +25,7 @@ import (
 const scheduleSyncHelp = `Sync makes the schedules of a store those that a file declares. The file is YAML, or JSON:
 
   topic: reports              # for the schedules that name none
-  topics: [reports, sync]     # more topics where undeclared schedules are looked for
+  topics: [sync]              # more topics where undeclared schedules are looked for
   schedules:
     - name: daily
       spec: 0 9 * * MON-FRI
@@ -46,7 +46,7 @@ checked before anything is changed, and the same file again changes nothing.`
 const syncedBy = "punctual schedule sync"
 
 func newScheduleSync(a *app) *cobra.Command {
-	prune, dry := "keep", false
+	prune, dialect, dry := "keep", "", false
 	cmd := &cobra.Command{
 		Use:   "sync FILE|-",
 		Short: "Make the schedules those that a file declares",
@@ -63,13 +63,14 @@ func newScheduleSync(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d, err := readDeclared(text, a.now())
+		d, err := readDeclared(text, a.now(), func(name, spec string) (string, error) { return a.translated(name, spec, dialect) })
 		if err != nil {
 			return usagef("%s: %v", args[0], err)
 		}
 		return a.withSchedules(ctx, !dry, func(q *punctual.Queue) error { return a.sync(ctx, q, d, prune, dry) })
 	})
 	cmd.Flags().StringVar(&prune, "prune", "keep", "what becomes of schedules that are no longer declared: `keep|pause|delete`")
+	dialectFlag(cmd.Flags(), &dialect)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and do nothing")
 	return cmd
 }
@@ -106,11 +107,11 @@ type declaredItem struct {
 // readDeclared reads a file, and checks each of its schedules. What it would not read is an error
 // (a second document, a key that comes twice, a value of the wrong type), because --prune delete
 // removes the schedules that the file seems not to declare.
-func readDeclared(text []byte, now time.Time) (d declared, err error) {
+func readDeclared(text []byte, now time.Time, translate func(name, spec string) (string, error)) (d declared, err error) {
 	keys, err := readYAML(text)
 	switch {
-	case err != nil && bytes.Contains(text, []byte("spec: *")):
-		return d, fmt.Errorf("%w; an expression that begins with * needs quotes: spec: \"*/5 * * * *\"", err)
+	case err != nil && unquoted.Match(text):
+		return d, fmt.Errorf("%w; an expression that begins with * or @ needs quotes: spec: \"*/5 * * * *\"", err)
 	case err != nil:
 		return d, err
 	case len(keys) == 0:
@@ -136,10 +137,16 @@ func readDeclared(text []byte, now time.Time) (d declared, err error) {
 	if items == nil {
 		return d, errors.New("there is no list of schedules: write 'schedules:' and a list, or 'schedules: []'")
 	}
+	if topic != "" {
+		d.topics = append(d.topics, topic)
+	}
 	lines := make(map[[2]string]int)
 	for i := range items {
 		line := items[i].Line
 		s, err := readDeclaredItem(&items[i], topic)
+		if err == nil {
+			s.Spec, err = translate(s.Name, s.Spec)
+		}
 		if err == nil {
 			_, err = s.Preview(now, 0)
 		}
@@ -158,6 +165,9 @@ func readDeclared(text []byte, now time.Time) (d declared, err error) {
 	d.topics = slices.Compact(d.topics)
 	return d, nil
 }
+
+// unquoted finds expressions that YAML reads as an alias, or not at all.
+var unquoted = regexp.MustCompile(`spec:\s*[*@]`)
 
 func readDeclaredItem(item *yaml.Node, topic string) (s schedule.Schedule, err error) {
 	var value any
@@ -257,6 +267,7 @@ func (a *app) syncOne(ctx context.Context, q *punctual.Queue, s *schedule.Schedu
 	if err != nil {
 		return err
 	}
+	a.warn(s.Name, p.Warnings)
 	return a.printScheduleResult(s.Topic, s.Name, result, p.Words)
 }
 

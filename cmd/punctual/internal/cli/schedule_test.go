@@ -75,6 +75,12 @@ func TestSchedulePreview(t *testing.T) {
 		contains("at 02:30 every day (Europe/Berlin)\n  Sun 2027-03-28 03:00:00 +02:00  2027-03-28T01:00:00Z", "  Mon 2027-03-29 02:30:00 +02:00")
 	r.run("schedule", "preview", "@hourly", "--json", "--next", "1").ok().contains(`{"words":"every hour (UTC)","next":[{"id":"`)
 	r.run("schedule", "preview", "0 25 * * *").exits(exitUsage, `schedule "0 25 * * *": hour, at character 3: 25 is out of range: use 0 to 23`)
+	r.run("schedule", "preview", "0 0 9 ? * 2-6", "--next", "1").exits(exitOK, "in Quartz and EventBridge Sunday is 1, and it is on Monday to Friday").contains("on Tuesday to Saturday")
+	r.run("schedule", "preview", "0 0 9 ? * 2-6", "--next", "1", "--dialect", "quartz").exits(exitOK, "0 0 9 ? * 2-6 of quartz is 0 0 9 ? * MON-FRI here").contains("on Monday to Friday")
+	r.run("schedule", "preview", "0 9 * * 1/3", "--next", "0", "--dialect", "bullmq").exits(exitOK, "SUN,MON,THU here").prints("at 09:00 on Sunday, Monday and Thursday (UTC)\n")
+	r.run("schedule", "preview", "0 9 * * 1", "--dialect", "quartz").exits(exitUsage, "it has 5 fields, and quartz wants 6-7")
+	r.run("schedule", "preview", "0 9 * * 1", "--dialect", "kube").exits(exitUsage, "use one of [asynq bullmq")
+	r.run("schedule", "preview", "rate(5 minutes)").exits(exitUsage, "write '@every 5m'")
 	r.run("schedule", "preview", "@daily", "--zone", "Mars/Base").exits(exitUsage, `zone "Mars/Base" is not known here`)
 }
 
@@ -100,6 +106,11 @@ schedules:
 	sync(strings.Replace(file, "0 9 ", "0 8 ", 1), "--dry-run").ok().contains("changed   daily in reports, at 08:00")
 	r.run("schedule", "show", "reports", "daily", "--json").ok().contains(`"body":"{\"report\":\"daily\"}"`, `"except":["2026-12-24","12-25"]`)
 	r.run("schedule", "show", "sync", "often", "--json").ok().contains(`"body":"12"`, `"limit":1000`)
+	quartz := "topic: quartz\nschedules:\n  - {name: q, spec: 0 0 9 ? * 2-6}\n"
+	sync(quartz).exits(exitOK, "q: note: 2-6 is on Tuesday to Saturday here").contains("new       q in quartz, at 09:00 on Tuesday to Saturday")
+	sync(quartz, "--dialect", "quartz").exits(exitOK, "MON-FRI here").contains("changed   q in quartz, at 09:00 on Monday to Friday")
+	sync("topic: quartz\nschedules: []\n").ok().prints("kept      q in quartz\n")
+	sync("topic: quartz\nschedules: []\n", "--prune", "delete").ok().prints("removed   q in quartz\n")
 	less := "topics: [sync]\nschedules: []\n"
 	sync(less).ok().prints("kept      often in sync\n")
 	sync(less, "--prune", "pause").ok().prints("paused    often in sync\n")
@@ -112,6 +123,7 @@ schedules:
 		"":                                    "it is empty",
 		"schedules: [":                        "L2",
 		"schedules:\n  - spec: */5 * * * *\n": "needs quotes",
+		"schedules:\n  - {spec: @daily}\n":    "needs quotes",
 		"schedules:\n  - {name: a, spec: \"@daily\"}\n":                                            `line 2: schedule "a" has no topic`,
 		"topic: t\nschedules:\n  - {name: a, spec: \"0 25 * * *\"}\n":                              "line 3: schedule a in t: schedule \"0 25 * * *\": hour, at character 3",
 		"topic: t\nschedules:\n  - {name: a, spec: \"@daily\", colour: 1}\n":                       "colour",
@@ -144,21 +156,41 @@ schedules:
 
 func TestScheduleImportCrontab(t *testing.T) {
 	r := newRig(t)
-	file := "MAILTO=ops\n0 9 * * 1-5 report --daily\n@reboot start\nCRON_TZ=Asia/Tokyo\n@daily tidy\n"
+	r.clock.Set(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC))
+	file := "MAILTO=ops\n0 9 * * 1-5 report --daily\n@reboot start\n0 1-3 * * * date +\\%F\nCRON_TZ=Asia/Tokyo\n@daily tidy\nCRON_TZ=CET-1CEST\n@daily posix\n"
 	run := func(args ...string) result {
 		t.Helper()
 		return r.runInput(file, append([]string{"schedule", "import", "crontab", "-", "--topic", "jobs"}, args...)...)
 	}
 	run().exits(exitUsage, "line 2: say with --zone")
-	run("--zone", "Europe/Berlin").exits(exitError, "note: line 1: MAILTO", "left out: line 3: @reboot", "Nothing was changed").contains("found", "at 09:00 on Monday to Friday (Europe/Berlin)", "at 00:00 every day (Asia/Tokyo)")
+	run("--zone", "Europe/Berln").exits(exitUsage, `line 2: zone "Europe/Berln" is not known`)
+	run("--zone", "Europe/Berlin").exits(exitError, "note: line 1: MAILTO", "left out: line 3: @reboot", `left out: line 8: CRON_TZ: zone "CET-1CEST" is not known`,
+		"note: line 4: 0 1-3 * * * is written 0 1,2,3 * * * here", "lines left out: 2", "Nothing was changed").contains("found", "at 09:00 on Monday to Friday (Europe/Berlin)", "at 00:00 every day (Asia/Tokyo)")
 	r.run("schedule", "list").exits(exitOK, "no schedules")
 	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, "left out: line 3", `"definite":false`)
 	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("unchanged")
 	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, `"definite":true`)
-	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`, `"max_attempts":1`)
-	run("--zone", "Europe/Berlin", "--yes", "--max-attempts", "4").exits(exitError, "ends a command after 1h").contains("changed")
-	r.run("schedule", "list", "--json").ok().contains(`"max_attempts":4`)
-	run("--zone", "Europe/Berlin", "--max-attempts", "-1").exits(exitUsage, "-1 attempts")
+	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"body":"date +%F"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
+
+	// A line that is gone is named, and removed with --prune; what else is in the topic stays.
+	r.run("schedule", "put", "jobs", "cron-own", "@daily").ok()
+	file = "0 10 * * 1-5 report --daily\n"
+	run("--zone", "Europe/Berlin", "--yes").exits(exitOK, "goes on, and its line is gone: --prune removes it").contains("new ")
+	if r.run("schedule", "list", "jobs").ok(); strings.Count(r.run("schedule", "list", "jobs").out, "cron-") != 5 {
+		t.Error("without --prune schedules were removed")
+	}
+	run("--zone", "Europe/Berlin", "--prune").exits(exitOK).contains("removed   cron-")
+	if n := strings.Count(r.run("schedule", "list", "jobs").out, "cron-"); n != 5 {
+		t.Errorf("without --yes %d of 5 schedules are left", n)
+	}
+	run("--zone", "Europe/Berlin", "--prune", "--yes").ok().contains("unchanged", "removed   cron-")
+	if list := r.run("schedule", "list", "jobs").out; strings.Count(list, "cron-") != 2 || !strings.Contains(list, "cron-own") || !strings.Contains(list, "0 10 * * 1-5") {
+		t.Errorf("after --prune there is\n%s", list)
+	}
+
+	// What means something else is an error, although it was put.
+	file = "RANDOM_DELAY=10\n0 10 * * 1-5 report --daily\n"
+	run("--zone", "Europe/Berlin", "--yes").exits(exitError, "changed: line 1: RANDOM_DELAY", "what means something else here: 1")
 }
 
 // Schedules of BullMQ are read from Redis, shown, and with --yes put. If one is left out, the
