@@ -123,7 +123,7 @@ type Log struct {
 	coalescer coalescer
 
 	mu     sync.Mutex
-	tidied time.Time // by the store's clock; guarded by mu
+	tidied time.Time // when the log was tidied last, by the store's clock; guarded by mu
 }
 
 // New returns the audit log of a store. The caller still owns the store, and closes the Log before

@@ -104,9 +104,10 @@ type Job struct {
 	// When is the due time for Requeue and Reschedule. A delay counts from the store's clock when
 	// the bulk begins, so that all messages get the same due time.
 	When punctual.When
-	// Spread makes the messages of a Requeue due one after the other over this time from When on,
-	// evenly and in whatever order and number they are met, so that consumers are not flooded. 0,
-	// the default, makes all due at When. With any other change it is ErrInvalid.
+	// Spread makes the messages of a Requeue due at different times in this span from When on, so
+	// that consumers are not flooded. The times are spread evenly, however many messages match,
+	// but not in the order of the messages. 0, the default, makes all due at When. With any other
+	// change it is ErrInvalid.
 	Spread time.Duration
 	// ID names a shift, 1 to 128 printable ASCII bytes, so that it is made once: for a day, another
 	// call with the ID continues the shift, or does nothing when it is complete. The ID is for

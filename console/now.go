@@ -287,8 +287,8 @@ func (f *frame) burstPath(over *overview.Overview, o overview.Finding) string {
 	return f.dueBetween(o.From, o.To, spans()[0])
 }
 
-// dueBetween returns the path of the page Now with the topics whose messages are due in a span,
-// from the picture of s.
+// dueBetween returns the path of the page Now that lists the topics with messages due between two
+// times. s says which of its pictures the page shows.
 func (f *frame) dueBetween(from, to time.Time, s span) string {
 	return f.Path("/") + "?" + url.Values{"span": {s.name}, "from": {exact(from)}, "to": {exact(to)}}.Encode()
 }

@@ -221,8 +221,8 @@ type uncommitted struct{ error }
 
 func (u uncommitted) Unwrap() error { return u.error }
 
-// again calls f, and calls it anew as long as others are in its way, up to tries times in all. It
-// says in the vocabulary of errors what went wrong; unknown is the kind of error of a lost answer.
+// again calls f, and calls it anew while it fails because of what others do (inTheWay), up to tries
+// times in all. The error of the last call goes through explain, with unknown.
 func (db *database) again(ctx context.Context, f func(context.Context) error, unknown error) error {
 	ctx, end := within(ctx)
 	defer end()

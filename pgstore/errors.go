@@ -77,8 +77,8 @@ func (i inUse) Unwrap() error { return i.error }
 // of the same name from another client.
 const noPrepared = "a pooler is in between that carries no prepared statements: add default_query_exec_mode=cache_describe to the pool's URL"
 
-// explain says in the vocabulary of errors what an error of the driver means; unknown is the kind
-// of error of a lost answer. An error that means ErrStoreFailed also stops the store.
+// explain returns an error of the driver as one of package punctual that says what to do. unknown
+// is the kind of error for a lost answer. An error that means ErrStoreFailed also stops the store.
 func (db *database) explain(err error, unknown error) error {
 	remedy, kind := meaning(err, unknown)
 	if errors.Is(kind, punctual.ErrStoreFailed) {

@@ -31,8 +31,9 @@ type routing struct {
 	ask func(ctx context.Context, c *chunk, args []any) (version int64, take func() error, err error)
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
-	// conditional, with create, reports whether an item asks for a message that is there already,
-	// so that it makes no topic. absent answers such items where there is no topic.
+	// conditional reports whether an item has an effect only if its message exists already. Such an
+	// item makes no topic; where there is no topic, absent answers it. Both are needed with create
+	// alone.
 	conditional func(i int) bool
 	absent      func(i int)
 

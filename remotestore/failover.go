@@ -109,7 +109,7 @@ type sending struct {
 	// strange has the endpoints that cannot know what became of the copies in doubt, because their
 	// servers have another memory.
 	strange map[*endpoint]bool
-	last    error // of the latest copy
+	last    error // the error of the latest copy
 }
 
 // do sends a request to one server after another until one answers, Options.RetryFor is over, ctx

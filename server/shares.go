@@ -15,7 +15,7 @@ type shares struct {
 
 	mu    sync.Mutex
 	total int64            // guarded by mu
-	of    map[string]int64 // guarded by mu: by client
+	of    map[string]int64 // guarded by mu: what was taken, by client
 }
 
 // take counts n for a client, and returns false if that is more than the client may have. It counts

@@ -13,7 +13,7 @@ import (
 type StepRule struct {
 	read   time.Time     // when the last reading was
 	far    bool          // the last reading had the store's clock ahead by more than StepBeyond
-	farFor time.Duration // for how long all had
+	farFor time.Duration // the time since the first of the readings in a row that were far
 }
 
 // The limits of StepRule.

@@ -128,7 +128,7 @@ type Reader struct {
 	cancel context.CancelFunc
 
 	counts  cached[topicCounts]
-	nextDue cached[storekit.NextDueTimes] // of a surveyor
+	nextDue cached[storekit.NextDueTimes] // read only if the store is a storekit.Surveyor
 	doctor  cached[[]storekit.Finding]
 	stalled cached[[]stalled.Schedule]
 	watch   *stalled.Watch // used by the reading of stalled

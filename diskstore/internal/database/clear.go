@@ -12,8 +12,8 @@ import (
 // written anew. With the longest IDs that is about 1.5 MiB.
 const clearKeeps = 10_000
 
-// Clear removes all live messages of a topic, or all dead ones, in one transaction: it deletes
-// ranges of keys, whose number does not grow with that of the messages.
+// Clear removes all live messages of a topic, or all dead ones, in one transaction, which deletes
+// ranges of keys. However many messages it removes, the transaction does not get larger.
 type Clear struct {
 	db   *DB
 	t    *Topic

@@ -432,8 +432,8 @@ type amendJSON struct {
 	Due     wire.Time `json:"due,omitzero"`
 }
 
-// printAmended prints the outcome for one ID. where, such as " in TOPIC", says for people where the
-// ID was changed.
+// printAmended prints the outcome for one ID. In text for people, where follows the ID, such as
+// " in TOPIC".
 func (a *app) printAmended(d amended, c punctual.Change, where string) error {
 	status := cmp.Or(storekit.ErrorCode(d.outcome.Err), wire.OutcomeWord(c))
 	if a.json {

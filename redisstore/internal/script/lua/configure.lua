@@ -2,12 +2,12 @@
 --
 -- KEYS  of a partition; 11 when partition 0 of a companion comes into being: g of partition 0 of
 --       the topic that it belongs to
--- ARGV  3 the version that must be the latest here, or empty: any below the
---       new one; 4 the new version; 5 number of the partition; 6 a token above which all
---       further ones must be; 7 '1' to publish a notification; 8 with KEYS 11: the version that the
---       topic must have there, else empty; 9 with KEYS 11: the field that names the companion
---       there; 10 fields of g, with spaces between, that name the topics of the groups, which must
---       be there; then pairs of field and value for g
+-- ARGV  3 the version that must be the latest here, or empty: any below the new one; 4 the new
+--       version; 5 number of the partition; 6 a token above which all further ones must be; 7 '1'
+--       to publish a notification; 8 with KEYS 11: the version that the topic must have there, else
+--       empty; 9 with KEYS 11: the field that names the companion there; 10 fields of g, with
+--       spaces between, that name the topics of the groups, which must be there; then pairs of
+--       field and value for g
 -- Reply {now, micros, version, 1 if they were stored}
 local new = tonumber(ARGV[4])
 local fits = cfg.latest < new
