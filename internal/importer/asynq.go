@@ -1,8 +1,6 @@
 package importer
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"regexp"
@@ -33,36 +31,24 @@ const (
 
 func (s *source) describeAsynq() {
 	prefix := "asynq:{" + s.name + "}:"
-	s.set, s.tasks = prefix+s.part, prefix+"t:"
+	s.set, s.tasks, s.fields, s.compared = prefix+s.part, prefix+"t:", []string{"msg", "group", "unique_key"}, 1
 	s.read = func(e *entry) (punctual.NewMessage, *problem) { return readAsynq(e, s.name) }
-}
-
-// asynqTask is what was read of a task's hash.
-type asynqTask struct {
-	found bool
-	// msg is the task itself, in protobuf.
-	msg string
-	// group is set when asynq will aggregate the task with others and not deliver it alone.
-	group string
-	// lock is the key of its unique lock.
-	lock string
-}
-
-// sum is the checksum that the script compares when it takes the task, so that a task that changed
-// meanwhile stays.
-func (t *asynqTask) sum() string {
-	sum := sha1.Sum([]byte(t.msg))
-	return hex.EncodeToString(sum[:])
 }
 
 func readAsynq(e *entry, queue string) (m punctual.NewMessage, p *problem) {
 	if !e.task.found {
 		return m, problemf(BadLayout, "there is no task with this ID")
 	}
-	if e.task.group != "" {
-		return m, problemf(BadLayout, "the task belongs to group %q, which asynq delivers as one", e.task.group)
+	// msg is the task itself, in protobuf. group is set when asynq will aggregate the task with
+	// others and not deliver it alone, lock is the key of its unique lock.
+	msg, group, lock := e.task.values[0], e.task.values[1], e.task.values[2]
+	if group != "" {
+		return m, problemf(BadLayout, "the task belongs to group %q, which asynq delivers as one", group)
 	}
-	t, err := parseAsynq([]byte(e.task.msg))
+	if lock != "" {
+		e.changes = append(e.changes, "a unique lock, which stays with asynq until its time is over")
+	}
+	t, err := parseAsynq([]byte(msg))
 	if err != nil {
 		return m, problemf(BadLayout, "the task cannot be read: %v", err)
 	}
@@ -94,7 +80,7 @@ func asynqID(queue string, e *entry) string {
 	if uuid.MatchString(e.member) {
 		return e.member
 	}
-	return e.keep(e.member, makeID(Asynq, queue, e.member, formatScore(e.score), e.task.msg))
+	return e.keep(e.member, makeID(Asynq, queue, e.member, formatScore(e.score), e.task.values[0]))
 }
 
 // attemptsLeft turns a number of retries into one of attempts, without those already made.

@@ -1,6 +1,6 @@
 // Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into
-// a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue or
-// asynq, in PostgreSQL a table of a program's own or River. It is what "punctual import" runs.
+// a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue,
+// asynq or BullMQ, in PostgreSQL a table of a program's own or River. It is what "punctual import" runs.
 // ReadSchedules, for "punctual schedule import", reads the recurring schedules of asynq and BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
@@ -33,7 +33,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Kind names a system from which messages can be imported, or, with BullMQ, schedules alone.
+// Kind names a system from which messages can be imported.
 type Kind string
 
 // The systems from which messages can be imported.
@@ -50,6 +50,8 @@ const (
 	Postgres Kind = "postgres"
 	// River is github.com/riverqueue/river.
 	River Kind = "river"
+	// BullMQ is github.com/taskforcesh/bullmq, and its predecessor Bull.
+	BullMQ Kind = "bullmq"
 )
 
 // DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into,
@@ -83,14 +85,16 @@ type Options struct {
 	Names []string
 	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are
 	// "order" and "ack", default "order". For Asynq they are "scheduled" and "retry", for River
-	// "scheduled" and "retryable", default both.
+	// "scheduled" and "retryable", default both. For BullMQ they are "delayed", "prioritized",
+	// "wait", "paused" and "failed", default all but the last.
 	Parts []string
 	// Topic is the topic that everything is imported into, if not empty.
 	Topic string
 	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is
 	// imported into the topic of the same name.
 	Topics map[string]string
-	// ByType makes the type of an Asynq task, or the kind of a River job, its topic.
+	// ByType makes the type of an Asynq task, the name of a BullMQ job, or the kind of a River job,
+	// its topic.
 	ByType bool
 	// TopicOf has, with ByType, the topics of types that are not to be the topic's name.
 	TopicOf map[string]string
@@ -105,6 +109,8 @@ type Options struct {
 	// Mark has a row of a program's table updated when it is taken, and not deleted:
 	// "column=value". A row that is marked so must not meet Where.
 	Mark string
+	// Prefix is that of BullMQ's keys, bull by default.
+	Prefix string
 	// Table is the name of River's table, river_job by default.
 	Table string
 	// Unit is the unit of the scores of a ZSet, or of a due column of numbers: time.Second or
@@ -205,6 +211,9 @@ func (o *Options) setDefaults() {
 	if o.Started == nil {
 		o.Started = func(int64) {}
 	}
+	if o.Prefix == "" {
+		o.Prefix = "bull"
+	}
 	if o.Table == "" {
 		o.Table = riverTable
 	}
@@ -221,12 +230,13 @@ var parts = map[Kind]struct{ all, standard []string }{
 	Redisson:      {[]string{""}, []string{""}},
 	BeeDelayQueue: {[]string{"order", "ack"}, []string{"order"}},
 	Asynq:         {[]string{"scheduled", "retry"}, []string{"scheduled", "retry"}},
+	BullMQ:        {[]string{"delayed", "prioritized", "wait", "paused", "failed"}, []string{"delayed", "prioritized", "wait", "paused"}},
 }
 
 func (o *Options) check() error {
 	known, ok := parts[o.Kind]
 	if !ok {
-		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, postgres or river", o.Kind)
+		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, postgres or river", o.Kind)
 	}
 	for _, p := range o.Parts {
 		if !slices.Contains(known.all, p) {
@@ -261,8 +271,8 @@ func (o *Options) checkTopics() error {
 	if o.Topic != "" && (o.ByType || len(o.Topics) > 0) || o.ByType && len(o.Topics) > 0 {
 		return storekit.Invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
 	}
-	if o.ByType && o.Kind != Asynq && o.Kind != River {
-		return storekit.Invalidf("only asynq's tasks and River's jobs have types")
+	if o.ByType && o.Kind != Asynq && o.Kind != BullMQ && o.Kind != River {
+		return storekit.Invalidf("only asynq's tasks and the jobs of BullMQ and River have types")
 	}
 	if len(o.TopicOf) > 0 && !o.ByType {
 		return storekit.Invalidf("topics for types (--topic-of) go with --by-type")

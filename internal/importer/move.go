@@ -310,6 +310,7 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 			done = append(done, e)
 			count(r, results[i].Status)
 			r.rename(e)
+			r.change(e)
 			continue
 		}
 		if p != nil && p.reason == Conflict && e.message.ID == e.own && (s.renames || !isFresh || !sure) {

@@ -51,6 +51,12 @@ func (r *rig) task(queue, id, typ, group string, due int64) {
 	r.zadd("asynq:{"+queue+"}:scheduled", id, float64(due))
 }
 
+// job adds the hash of a job as BullMQ does.
+func (r *rig) job(queue, id, body string, due int64) {
+	r.t.Helper()
+	r.must(r.client.HSet(r.t.Context(), "{bull}:"+queue+":"+id, "name", "t", "data", body, "opts", `{"attempts":1}`, "timestamp", due*1000, "priority", 0).Err())
+}
+
 // asynqBytes is a task, from its fields.
 func asynqBytes(fields map[protowire.Number]string) (b []byte) {
 	for n, text := range fields {
@@ -78,6 +84,12 @@ func (r *rig) good(k Kind, name string, n int) []string {
 			r.offer(name, r.pack("", fmt.Sprintf("%08d", i), body), due*1000)
 		case Asynq:
 			r.task(name, id, "t", "", due)
+		case BullMQ:
+			r.job(name, id, body, due)
+			r.zadd("{bull}:"+name+":delayed", id, float64(due*1000*bullTick))
+		case waiting:
+			r.job(name, id, body, due)
+			r.must(r.client.LPush(r.t.Context(), "{bull}:"+name+":wait", id).Err())
 		case Postgres, marked:
 			r.exec("insert into jobs (id, run_at, payload) values ($1, to_timestamp($2), $3)", id, due, body)
 		case River:
@@ -98,6 +110,12 @@ func options(k Kind) Options {
 	if k == Postgres || k == marked {
 		o.Columns = Columns{ID: "id", Due: "run_at", Body: "payload"}
 	}
+	switch k {
+	case BullMQ:
+		o.Prefix, o.Parts = "{bull}", []string{"delayed"}
+	case waiting:
+		o.Kind, o.Prefix, o.Parts = BullMQ, "{bull}", []string{"wait"}
+	}
 	if k == marked {
 		o.Kind, o.Where, o.Mark = Postgres, "state = 'pending'", "state=moved"
 	}
@@ -107,8 +125,12 @@ func options(k Kind) Options {
 // marked is a table of a program's own whose rows are marked, where others are deleted.
 const marked Kind = "postgres, marked"
 
+// waiting are jobs of BullMQ that wait in its list, where others wait in the set of those that are
+// delayed.
+const waiting Kind = "bullmq, waiting"
+
 // kinds returns the kinds in Redis, allKinds also those in PostgreSQL.
-func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq} }
+func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq, BullMQ, waiting} }
 func allKinds() []Kind { return append(kinds(), Postgres, River, marked) }
 
 var errKilled = errors.New("killed")
@@ -219,7 +241,7 @@ func TestKilledAtEachStep(t *testing.T) {
 // import is killed and begun again, each of both arrives once, or the one that was imported is back
 // where it came from and reported.
 func TestKilledWithIDsInUse(t *testing.T) {
-	for _, k := range []Kind{Asynq, BeeDelayQueue, Postgres, River, ZSet} {
+	for _, k := range []Kind{Asynq, BullMQ, waiting, BeeDelayQueue, Postgres, River, ZSet} {
 		for _, step := range []string{"", "taken", "adopted", "pushed", "finished"} {
 			for _, dead := range []bool{false, true} {
 				t.Run(fmt.Sprint(k, " ", step, " ", dead), func(t *testing.T) {
@@ -259,7 +281,7 @@ func TestKilledWithIDsInUse(t *testing.T) {
 						}
 						rep = r.move(o)
 					}
-					if err == nil && step != "" && (step != "adopted" || k == Asynq || k == ZSet) {
+					if err == nil && step != "" && (step != "adopted" || k == Asynq || k == BullMQ || k == waiting || k == ZSet) {
 						t.Fatalf("this test shows nothing: the run was not killed")
 					}
 					s := rep.Sets[0]
@@ -795,6 +817,20 @@ func (r *rig) oldConsumer(k Kind) []string {
 			return out`, []string{redissonSet + "{jobs}", redissonList + "{jobs}"}, now+"000").StringSlice()
 		r.must(err)
 		out = reply
+	case BullMQ, waiting: // moves what is due into the list, and what waits there into another one
+		reply, err := c.Eval(ctx, `local set, wait, active = KEYS[1], KEYS[2], KEYS[3]
+			for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, 0, ARGV[1], 'LIMIT', 0, 10)) do
+				redis.call('LPUSH', wait, id)
+				redis.call('ZREM', set, id)
+			end
+			local out = {}
+			for i = 1, 10 do
+				local id = redis.call('RPOPLPUSH', wait, active)
+				out[i] = id and redis.call('HGET', ARGV[2] .. id, 'data') or nil
+			end
+			return out`, []string{"{bull}:jobs:delayed", "{bull}:jobs:wait", "{bull}:jobs:active"}, r.now()*1000*bullTick, "{bull}:jobs:").StringSlice()
+		r.must(err)
+		out = reply
 	case Asynq: // forwards in one script
 		reply, err := c.Eval(ctx, `local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 10)
 			for _, id in ipairs(ids) do
@@ -1127,11 +1163,11 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// Imports of a plain sorted set, Redisson and asynq work on Redis Cluster, where a script may touch
+// Imports of a plain sorted set, Redisson, asynq and BullMQ work on Redis Cluster, where a script may touch
 // one slot only. BeeDelayQueue is refused there.
 func TestSlowCluster(t *testing.T) {
 	c := redisrig.StartCluster(t, 1, 0)
-	for _, k := range []Kind{ZSet, Redisson, Asynq} {
+	for _, k := range []Kind{ZSet, Redisson, Asynq, BullMQ, waiting} {
 		r := newRig(t)
 		r.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 		want := r.good(k, "jobs", 5)
@@ -1139,6 +1175,7 @@ func TestSlowCluster(t *testing.T) {
 		if k != ZSet {
 			o.Names = nil // found by itself
 			r.must(r.client.SAdd(t.Context(), asynqQueues, "jobs").Err())
+			r.must(r.client.Set(t.Context(), "{bull}:jobs:id", 5, 0).Err())
 		}
 		r.move(o)
 		r.consume("t")
@@ -1257,7 +1294,7 @@ func TestSourceThatForgot(t *testing.T) {
 		switch {
 		case k == BeeDelayQueue && s.Stored == 0 && s.Rejected[Conflict] == 4:
 			// Its own IDs do not tell whether these are the same ones.
-		case k == Asynq && s.Duplicates == 4 && len(s.Renamed) == 4:
+		case (k == Asynq || k == BullMQ || k == waiting) && s.Duplicates == 4 && len(s.Renamed) == 4:
 			// Nor do those that a program chose, so the messages came once more, under other IDs.
 			// Those do tell.
 			for _, body := range want {

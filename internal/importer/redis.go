@@ -46,9 +46,11 @@ func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 	case Asynq:
 		names, err = o.client.SMembers(ctx, asynqQueues).Result()
 	case BeeDelayQueue:
-		names, err = o.scan(ctx, beeOrder, beeTopic)
+		names, err = o.scan(ctx, beeOrder+"*", beeTopic)
 	case Redisson:
-		names, err = o.scan(ctx, redissonSet, redissonName)
+		names, err = o.scan(ctx, redissonSet+"*", redissonName)
+	case BullMQ:
+		names, err = o.scan(ctx, globEscape(o.opt.Prefix)+":*:id", o.bullName)
 	}
 	if err != nil {
 		return nil, fault(err, "look for what is there")
@@ -56,8 +58,8 @@ func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// scan finds the keys with a prefix on all nodes, and returns what name makes of them.
-func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key string) (string, bool)) ([]string, error) {
+// scan finds the keys of a pattern on all nodes, and returns what name makes of them.
+func (o *redisOrigin) scan(ctx context.Context, pattern string, name func(key string) (string, bool)) ([]string, error) {
 	nodes := []redis.Cmdable{o.client}
 	if cluster, ok := o.client.(*redis.ClusterClient); ok {
 		var err error
@@ -67,7 +69,7 @@ func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key str
 	}
 	var names []string
 	for _, node := range nodes {
-		keys := node.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+		keys := node.Scan(ctx, 0, pattern, 1000).Iterator()
 		for keys.Next(ctx) {
 			if n, ok := name(keys.Val()); ok {
 				names = append(names, n)
@@ -83,7 +85,7 @@ func (o *redisOrigin) scan(ctx context.Context, prefix string, name func(key str
 // expect returns an error if the set or the list of a source has another type than the other system
 // gives it, or if the set is one of Punctual's own. Neither need exist.
 func (o *redisOrigin) expect(ctx context.Context, s *source) error {
-	if err := o.expectType(ctx, s.set, "zset"); err != nil {
+	if err := o.expectType(ctx, s.set, s.setType()); err != nil {
 		return err
 	}
 	if s.list != "" {
@@ -110,7 +112,11 @@ func (o *redisOrigin) expectType(ctx context.Context, key, want string) error {
 
 // count returns the sizes of a set and of its staging hash.
 func (o *redisOrigin) count(ctx context.Context, s *source, members, staged *int64) (err error) {
-	if *members, err = o.client.ZCard(ctx, s.set).Result(); err == nil {
+	size := o.client.ZCard
+	if s.isList {
+		size = o.client.LLen
+	}
+	if *members, err = size(ctx, s.set).Result(); err == nil {
 		*staged, err = o.client.HLen(ctx, stagingKey(s.set)).Result()
 	}
 	if err != nil {
@@ -173,6 +179,18 @@ func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 			return err
 		}
 		return count("groups that wait to be run as one task each: %d; they stay", c.SCard(ctx, queue+"groups"))
+	case s.kind == BullMQ && s.part == "delayed":
+		queue := strings.TrimSuffix(s.set, s.part)
+		if err := count("active: %d; the old workers finish those", c.LLen(ctx, queue+"active")); err != nil {
+			return err
+		}
+		if err := count("parents of flows that wait for their children: %d; they stay", c.ZCard(ctx, queue+"waiting-children")); err != nil {
+			return err
+		}
+		if err := count("job schedulers: %d; 'punctual schedule import bullmq' takes those over", c.ZCard(ctx, queue+"repeat")); err != nil || slices.Contains(o.opt.Parts, "failed") {
+			return err
+		}
+		return count("failed: %d; --part failed takes those over", c.ZCard(ctx, queue+"failed"))
 	}
 	return nil
 }
@@ -222,7 +240,7 @@ func (o *redisOrigin) staged(ctx context.Context, s *source, visit func(pairs []
 	}
 }
 
-// readKept reads the task hashes of asynq that staging keeps.
+// readKept reads the hashes of tasks that staging keeps.
 func (o *redisOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
 	return o.readTasks(ctx, s, es, func(e *entry) string { return s.keptKey(e.member) })
 }
@@ -230,8 +248,11 @@ func (o *redisOrigin) readKept(ctx context.Context, s *source, es []*entry) erro
 // walks returns the walks that visit the members. With Redisson the walk along its list comes
 // first, because it removes the members that are in the list faster.
 func (o *redisOrigin) walks(s *source) []walk {
-	if s.list != "" {
+	switch {
+	case s.list != "":
 		return []walk{o.walkList, o.walkSet}
+	case s.isList:
+		return []walk{o.walkIDs}
 	}
 	return []walk{o.walkSet}
 }
@@ -340,10 +361,18 @@ func (o *redisOrigin) runItems(ctx context.Context, name, text string, keys []st
 	return out, err
 }
 
-// keptKey returns the key of the hash of an asynq task while the task is in staging.
+// setType is the type in Redis of the key set.
+func (s *source) setType() string {
+	if s.isList {
+		return "list"
+	}
+	return "zset"
+}
+
+// keptKey returns the key of the hash of a task while the task is in staging.
 func (s *source) keptKey(member string) string { return stagingKey(s.set) + ":t:" + member }
 
-// taskKeys adds the keys of asynq's tasks, and the keys of their hashes in staging.
+// taskKeys adds the keys of the hashes of tasks, and the keys of their hashes in staging.
 func (s *source) taskKeys(keys []string, es []*entry) []string {
 	if s.tasks != "" {
 		for _, e := range es {
@@ -354,7 +383,7 @@ func (s *source) taskKeys(keys []string, es []*entry) []string {
 }
 
 // setKeys returns the keys of the set and of its staging hash, beside if it is not empty, and the
-// keys of asynq's tasks.
+// keys of tasks.
 func (s *source) setKeys(beside string, es []*entry) []string {
 	keys := []string{s.set, stagingKey(s.set)}
 	if beside != "" {
@@ -366,11 +395,14 @@ func (s *source) setKeys(beside string, es []*entry) []string {
 // take moves entries into staging. It returns one of the item constants for each, or a single
 // lockHeld.
 func (o *redisOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, error) {
-	args := []any{string(s.kind)}
+	args := []any{string(s.kind), s.setType(), s.compared}
+	for _, field := range s.fields[:s.compared] {
+		args = append(args, field)
+	}
 	for _, e := range es {
 		sum := ""
 		if s.tasks != "" {
-			sum = e.task.sum()
+			sum = e.task.sum(s.compared)
 		}
 		args = append(args, e.member, formatScore(e.score), e.text, sum)
 	}
@@ -410,7 +442,7 @@ func (o *redisOrigin) adopt(ctx context.Context, s *source, es []*entry, old []s
 // putBack returns staged entries to the other system. It returns one of the item constants for
 // each.
 func (o *redisOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64, error) {
-	args := []any{string(s.kind)}
+	args := []any{string(s.kind), s.setType()}
 	for _, e := range es {
 		args = append(args, e.member, e.record.Score, e.text)
 	}
@@ -439,7 +471,7 @@ func (p *pager) next() int64 {
 func (p *pager) saw(es []*entry) {
 	bytes := 0
 	for _, e := range es {
-		bytes += len(e.member) + len(e.task.msg) + len(e.row.body)
+		bytes += len(e.member) + len(strings.Join(e.task.values, "")) + len(e.row.body)
 	}
 	if bytes > pageBytes {
 		p.size = max(1, p.size*pageBytes/bytes)
@@ -501,24 +533,30 @@ func (o *redisOrigin) readSet(ctx context.Context, s *source, from float64, skip
 	return es, o.readTasks(ctx, s, es, func(e *entry) string { return s.tasks + e.member })
 }
 
-// readTasks reads the hashes of asynq's tasks.
+// readTasks reads the hashes of the tasks of asynq or BullMQ.
 func (o *redisOrigin) readTasks(ctx context.Context, s *source, es []*entry, key func(*entry) string) error {
 	if s.tasks == "" || len(es) == 0 {
 		return nil
 	}
 	pipe := o.client.Pipeline()
 	var replies []*redis.SliceCmd
+	var flows []*redis.IntCmd
 	for _, e := range es {
-		replies = append(replies, pipe.HMGet(ctx, key(e), "msg", "group", "unique_key"))
+		replies = append(replies, pipe.HMGet(ctx, key(e), s.fields...))
+		if s.kind == BullMQ {
+			flows = append(flows, pipe.Exists(ctx, s.tasks+e.member+":dependencies", s.tasks+e.member+":processed"))
+		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fault(err, "read the tasks of %s", s.set)
 	}
 	for i, e := range es {
-		v := replies[i].Val()
-		e.task.msg, e.task.found = v[0].(string)
-		e.task.group, _ = v[1].(string)
-		e.task.lock, _ = v[2].(string)
+		e.task.values = make([]string, len(s.fields))
+		e.task.parent = s.kind == BullMQ && flows[i].Val() > 0
+		for j, v := range replies[i].Val() {
+			e.task.values[j], _ = v.(string)
+			e.task.found = e.task.found || j == 0 && v != nil
+		}
 	}
 	return nil
 }
@@ -546,6 +584,39 @@ func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) er
 		skip += int64(len(members) - len(es)) // members without a score are not in the set
 		if len(es) == 0 {
 			continue
+		}
+		stay, err := visit(ctx, es)
+		if err != nil {
+			return err
+		}
+		p.saw(es)
+		for _, stays := range stay {
+			if stays {
+				skip++
+			}
+		}
+	}
+}
+
+// walkIDs calls visit with the members of BullMQ's list, from its right end, where the workers take
+// from it. So the jobs come in the order in which they wait.
+func (o *redisOrigin) walkIDs(ctx context.Context, s *source, visit visitor) error {
+	var p pager
+	skip := int64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		ids, err := o.client.LRange(ctx, s.set, -skip-p.next(), -skip-1).Result()
+		if err != nil {
+			return fault(err, "read %s", s.set)
+		}
+		var es []*entry
+		for _, id := range slices.Backward(ids) {
+			es = append(es, &entry{member: id})
+		}
+		if err := o.readTasks(ctx, s, es, func(e *entry) string { return s.tasks + e.member }); err != nil || len(es) == 0 {
+			return err
 		}
 		stay, err := visit(ctx, es)
 		if err != nil {

@@ -56,6 +56,8 @@ type SetReport struct {
 	Left int64 `json:"left"`
 	// Renamed has, by their IDs here, the own IDs of messages that cannot keep those.
 	Renamed map[string]string `json:"renamed,omitempty"`
+	// Changed says what messages have in the other system and not here, and how many have it.
+	Changed map[string]int64 `json:"changed,omitempty"`
 
 	Surveyed `json:"survey,omitzero"`
 	Moved    `json:"moved,omitzero"`
@@ -64,12 +66,10 @@ type SetReport struct {
 }
 
 // Surveyed is what Survey found to import. Of the messages that can be imported Overdue were due
-// already, and Locks have one of asynq's unique locks. Topics counts them by topic. Notes has what
-// else people should know before they import.
+// already. Topics counts them by topic. Notes has what else people should know before they import.
 type Surveyed struct {
 	Importable int64            `json:"importable"`
 	Overdue    int64            `json:"overdue"`
-	Locks      int64            `json:"locks,omitzero"`
 	FirstDue   wire.Time        `json:"first_due,omitzero"`
 	LastDue    wire.Time        `json:"last_due,omitzero"`
 	Topics     map[string]int64 `json:"topics"`
@@ -142,6 +142,16 @@ func (r *SetReport) rename(e *entry) {
 		r.Renamed = map[string]string{}
 	}
 	r.Renamed[e.message.ID] = e.own
+}
+
+// change notes what the message has in the other system and not here.
+func (r *SetReport) change(e *entry) {
+	for _, what := range e.changes {
+		if r.Changed == nil {
+			r.Changed = map[string]int64{}
+		}
+		r.Changed[what]++
+	}
 }
 
 // Renamed returns how many messages have other IDs than they had.
@@ -252,9 +262,7 @@ func (im *Importer) noteImportable(r *SetReport, e *entry, now time.Time) {
 	if m.Due.Before(now) {
 		r.Overdue++
 	}
-	if e.task.lock != "" {
-		r.Locks++
-	}
+	r.change(e)
 	if r.Importable == 1 || m.Due.Before(time.Time(r.FirstDue)) {
 		r.FirstDue = wire.Time(m.Due)
 	}

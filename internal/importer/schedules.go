@@ -131,9 +131,6 @@ func scheduleName(text string) string {
 	return cmp.Or(name[:min(len(name), longest)], "schedule")
 }
 
-// BullMQ is github.com/taskforcesh/bullmq. Only its schedules can be imported.
-const BullMQ Kind = "bullmq"
-
 // ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL
 // names (Dial). findings say what a user should know of them, what changes, and why others were
 // left out.

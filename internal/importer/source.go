@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -34,13 +35,21 @@ type source struct {
 	list string
 	// lock is the key that BeeDelayQueue's consumers hold while they read and remove.
 	lock string
-	// tasks is the prefix of the keys of asynq's task hashes; the ID of a task follows.
-	tasks string
+	// tasks is the prefix of the keys of asynq's task hashes or BullMQ's job hashes; the ID of the
+	// task follows. fields are the fields of such a hash that are read. A task is taken only if the
+	// first compared of them are still as they were read.
+	tasks    string
+	fields   []string
+	compared int
+	// isList tells that set is the key of a list of IDs (BullMQ), which have no scores.
+	isList bool
 	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds
 	// of River's jobs name the topics (Options.ByType).
 	topic string
 	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
 	unit time.Duration
+	// due returns the due time of an entry: what its score says, unless the kind sets it.
+	due func(e *entry) (time.Time, *problem)
 	// renames is whether a message gets its spare ID if another one has its own. Otherwise it stays
 	// in the other system, where its ID may be needed to cancel it.
 	renames bool
@@ -51,10 +60,11 @@ type source struct {
 
 // entry is a member of a source, in the set or in staging.
 type entry struct {
+	kind   Kind
 	member string
 	score  float64
-	task   asynqTask // of asynq alone
-	row    pgRow     // of PostgreSQL alone
+	task   task  // of asynq and BullMQ alone
+	row    pgRow // of PostgreSQL alone
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
 	// own is the ID that the other system or the body has for the message. It is empty where nobody
@@ -64,9 +74,26 @@ type entry struct {
 	// deadline is the time from which on the message is of no use, or zero.
 	deadline time.Time
 	problem  *problem
+	// changes say what the message has in the other system and not here, each in a few words.
+	changes []string
 	// record is the value of the entry in staging, or will be when the entry is taken.
 	record record
 	text   string // the stored form of record
+}
+
+// task is what was read of the hash that asynq or BullMQ keeps of a task: the values of
+// source.fields, with "" for those that it does not have.
+type task struct {
+	found  bool
+	values []string
+	parent bool // of a flow, in BullMQ
+}
+
+// sum is the checksum by which the script knows, when it takes the task, that the first n values
+// are as they were read, so that a task that changed meanwhile stays.
+func (t *task) sum(n int) string {
+	sum := sha1.Sum([]byte(strings.Join(t.values[:n], "\x00")))
+	return hex.EncodeToString(sum[:])
 }
 
 // Reason says in one word why a message is left in the other system or in staging.
@@ -155,6 +182,7 @@ func (im *Importer) sources(ctx context.Context) ([]*source, error) {
 
 func (im *Importer) newSource(name, part string) *source {
 	s := &source{kind: im.opt.Kind, name: name, part: part, set: name, unit: time.Second}
+	s.due = func(e *entry) (time.Time, *problem) { return dueOf(e.score, s.unit) }
 	switch im.opt.Kind {
 	case ZSet:
 		s.unit, s.read = im.opt.Unit, s.readMember
@@ -164,6 +192,8 @@ func (im *Importer) newSource(name, part string) *source {
 		s.describeRedisson(im.opt.Codec)
 	case Asynq:
 		s.describeAsynq()
+	case BullMQ:
+		s.describeBull(im.opt.Prefix)
 	case Postgres:
 		s.unit = time.Millisecond
 		s.describeTable()
@@ -188,7 +218,7 @@ func (im *Importer) newSource(name, part string) *source {
 		}
 		return m, p
 	}
-	s.renames = s.kind == Asynq || im.opt.IDFrom != ""
+	s.renames = s.kind == Asynq || s.kind == BullMQ || im.opt.IDFrom != ""
 	return s
 }
 
@@ -233,12 +263,12 @@ func idFrom(pointer string, body []byte) (string, *problem) {
 	return "", problemf(BadBody, "its body has no ID at %s (--id-from): a text of 1 to %d printable ASCII characters, or a number", pointer, limits.MaxIDBytes)
 }
 
-// called sets the ID of the message. An asynq task keeps an ID that it had and the message has not
+// called sets the ID of the message. A task of asynq or BullMQ keeps an ID that it had and the message has not
 // in a header.
 func (e *entry) called(id string) {
 	e.message.ID = id
 	if e.task.found && e.member != id {
-		e.message.Headers[asynqHeaderID] = e.member
+		e.message.Headers[string(e.kind)+"-id"] = e.member
 	}
 }
 
@@ -285,7 +315,8 @@ func makeID(k Kind, parts ...string) string {
 
 // decode makes the message of an entry, or notes what is wrong with it.
 func (s *source) decode(e *entry) {
-	due, p := dueOf(e.score, s.unit)
+	e.kind = s.kind
+	due, p := s.due(e)
 	if p == nil {
 		e.message, p = s.read(e)
 	}

@@ -87,7 +87,7 @@ func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	if f.opt.Kind != importer.Postgres && f.opt.Kind != importer.BeeDelayQueue {
 		flags.StringVar(&f.opt.IDFrom, "id-from", "", "the field of a JSON body that becomes the message's ID: a JSON `POINTER` such as /order/no")
 	}
-	if f.opt.Kind == importer.Asynq || f.opt.Kind == importer.River {
+	if f.opt.Kind == importer.Asynq || f.opt.Kind == importer.BullMQ || f.opt.Kind == importer.River {
 		flags.StringArrayVar(&f.typeMaps, "topic-of", nil, "with --by-type, another topic for one type: `TYPE=TOPIC`; may be given more than once")
 	}
 	if mapped != "" {
@@ -310,6 +310,24 @@ const importAsynqExample = `  punctual import asynq --from redis://localhost
   punctual import asynq --by-type --topic-of order:close=order.close --from redis://localhost --yes
   punctual import asynq --id-from /order/no --part scheduled --from redis://localhost --yes`
 
+const importBullHelp = `Import the jobs that BullMQ, or its predecessor Bull, has: those that are delayed, those that have a
+priority, and those that wait, also in a queue that is paused. They are those of the queues that are
+named, or of all that are found. A job's data is the body; its name, queue, attempts so far and last
+error are in the headers bullmq-name, bullmq-queue, bullmq-attempts-made and bullmq-error. It keeps
+its ID, unless another message has that here. The attempts that are left stay: a job that names none
+runs once in BullMQ, and gets one here.
+
+A job goes into the topic that has the queue's name; with --by-type into that of its name, or the
+one that --topic-of gives that name. Priority, lifo and backoff have no counterpart in a message,
+and the command says how many jobs have them. Jobs of flows and of job schedulers are rejected,
+because BullMQ goes on with those when the job ends. Jobs that are active stay, and so do failed
+ones without --part.`
+
+const importBullExample = `  punctual import bullmq --from redis://localhost
+  punctual import bullmq mail --map mail=mail.send --from redis://localhost --yes
+  punctual import bullmq --by-type --part delayed --from redis://localhost --yes
+  punctual import bullmq mail --part failed --spread 10m --from redis://localhost --yes`
+
 const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
 the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
 primary key; it becomes the message's ID, so that the program can cancel by it. The due time is a
@@ -382,6 +400,14 @@ var importKinds = []importKind{
 		},
 	},
 	{
+		importer.BullMQ, "bullmq [QUEUE...]", "Import from BullMQ or Bull", importBullHelp, importBullExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the name of a job is its topic")
+			flags.StringSliceVar(&o.Parts, "part", nil, "which jobs: `delayed,prioritized,wait,paused,failed`; default all but failed")
+			flags.StringVar(&o.Prefix, "prefix", "bull", "the `PREFIX` of BullMQ's keys")
+		},
+	},
+	{
 		importer.Postgres, "postgres TABLE", "Import from a table in PostgreSQL", importPostgresHelp, importPostgresExample, "",
 		func(flags *pflag.FlagSet, o *importer.Options) {
 			flags.StringVar(&o.Columns.ID, "id", "", "the `COLUMN` that names a row")
@@ -433,6 +459,11 @@ func (a *app) showImport(r *importer.Report, f *importFlags) error {
 	} else {
 		a.showSurvey(r, f)
 	}
+	for _, s := range r.Sets {
+		for _, what := range slices.Sorted(maps.Keys(s.Changed)) {
+			a.printf("%s: %d with %s\n", setName(s), s.Changed[what], what)
+		}
+	}
 	shown := 0
 	for _, s := range r.Sets {
 		for _, is := range slices.Sorted(maps.Keys(s.Renamed)) {
@@ -461,9 +492,6 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 		}
 		for _, note := range s.Notes {
 			a.printf("%s: %s\n", setName(s), note)
-		}
-		if s.Locks > 0 {
-			a.printf("%s: tasks with a unique lock: %d; the locks stay with asynq until their time is over\n", setName(s), s.Locks)
 		}
 		if s.Staged > 0 {
 			a.printf("%s: staged by an earlier run that did not end: %d; the next import begins with them\n", setName(s), s.Staged)

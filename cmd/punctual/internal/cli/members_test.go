@@ -353,7 +353,8 @@ func printSchedules(t *testing.T, keep func(string, ...result)) {
 func filledShapes() map[string][]any {
 	set := importer.SetReport{
 		Name: "n", Part: "p", Key: "k", Topic: "t", Rejected: map[importer.Reason]int64{"score": 1},
-		Surveyed: importer.Surveyed{Locks: 1, FirstDue: wire.Time(start), LastDue: wire.Time(start), Notes: []string{"note"}, Topics: map[string]int64{"t": 1}},
+		Surveyed: importer.Surveyed{FirstDue: wire.Time(start), LastDue: wire.Time(start), Notes: []string{"note"}, Topics: map[string]int64{"t": 1}},
+		Changed:  map[string]int64{"a priority": 1},
 	}
 	moved := importer.SetReport{Rejected: map[importer.Reason]int64{}, Moved: importer.Moved{Stored: 1}}
 	report := &importer.Report{

@@ -162,7 +162,7 @@ func TestWrongArguments(t *testing.T) {
 // The error about what cannot be imported says what is wrong, and what a right value looks like.
 func TestWrongImports(t *testing.T) {
 	r := newRig(t)
-	r.run("import", "bullmq", "--from", "x").exits(exitUsage, `unknown command "bullmq": there is 'punctual schedule import bullmq', or see 'punctual import --help'`)
+	r.run("import", "crontab", "--from", "x").exits(exitUsage, `unknown command "crontab": there is 'punctual schedule import crontab', or see 'punctual import --help'`)
 	r.run("import", "sidekiq", "--from", "x").exits(exitUsage, `unknown command "sidekiq": see 'punctual import --help'`)
 	r.run("import", "--from", "x").exits(exitUsage, "unknown flag: --from")
 	r.run("topic", "list").exits(exitUsage, `unknown command "list": see 'punctual topic --help'`) // several others are called list
