@@ -482,7 +482,7 @@ func (a *app) showSurvey(r *importer.Report, f *importFlags) {
 	show := lister[*importer.SetReport]{
 		app: a, columns: []any{"FROM", "TO TOPIC", "FOUND", "IMPORTABLE", "OVERDUE", "REJECTED", "LEFT", "STAGED", "FIRST DUE", "LAST DUE"}, numbers: []int{3, 4, 5, 6, 7, 8},
 	}
-	for _, s := range r.Sets {
+	for _, s := range setsToShow(r) {
 		show.rows = append(show.rows, []any{setName(s), topicsOf(s), s.Found, s.Importable, s.Overdue, rejected(s), s.Left, s.Staged, when(time.Time(s.FirstDue)), when(time.Time(s.LastDue))})
 	}
 	show.end()
@@ -510,7 +510,7 @@ func (a *app) showMoved(r *importer.Report) {
 	show := lister[*importer.SetReport]{
 		app: a, columns: []any{"FROM", "TO TOPIC", "STORED", "STORED BEFORE", "REJECTED", "LEFT", "GONE", "PUT BACK", "DROPPED", "REMAINING", "STAGED"}, numbers: []int{3, 4, 5, 6, 7, 8, 9, 10, 11},
 	}
-	for _, s := range r.Sets {
+	for _, s := range setsToShow(r) {
 		show.rows = append(show.rows, []any{setName(s), topicsOf(s), s.Stored, s.Duplicates, rejected(s), s.Left, s.Gone, s.Returned, s.Dropped, s.Remaining, s.StillStaged})
 	}
 	show.end()
@@ -518,6 +518,16 @@ func (a *app) showMoved(r *importer.Report) {
 		a.printf("The duplicate window of topic %s is %s now, so that a run that was killed can be resumed.\n", c.Topic, c.Now)
 		a.printf("When the import is over: punctual topic set %s --dedupe-window %s\n", c.Topic, c.Was)
 	}
+}
+
+// setsToShow returns the sets without those that have nothing, but for the first of each name.
+func setsToShow(r *importer.Report) []*importer.SetReport {
+	last := ""
+	return slices.DeleteFunc(slices.Clone(r.Sets), func(s *importer.SetReport) bool {
+		first := s.Name != last
+		last = s.Name
+		return !first && s.Found == 0 && s.Staged == 0 && s.Stored+s.Duplicates+s.StillStaged == 0
+	})
 }
 
 // setName is a set as people call it.
