@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -335,24 +334,10 @@ func bullSchedules(ctx context.Context, client redis.UniversalClient, o Schedule
 
 // bullQueues are the queues that have schedulers, sorted.
 func bullQueues(ctx context.Context, client redis.UniversalClient, prefix string) ([]string, error) {
-	var mu sync.Mutex
-	var queues []string
-	scan := func(ctx context.Context, c *redis.Client) error {
-		keys := c.ScanType(ctx, 0, globEscape(prefix)+":*:repeat", 1000, "zset").Iterator()
-		for keys.Next(ctx) {
-			mu.Lock()
-			queues = append(queues, strings.TrimSuffix(strings.TrimPrefix(keys.Val(), prefix+":"), ":repeat"))
-			mu.Unlock()
-		}
-		return keys.Err()
-	}
-	var err error
-	switch c := client.(type) {
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	case *redis.Client:
-		err = scan(ctx, c)
-	}
+	queues, err := (&redisOrigin{client: client}).scan(ctx, globEscape(prefix)+":*:repeat", func(key string) (string, bool) {
+		name := strings.TrimSuffix(strings.TrimPrefix(key, prefix+":"), ":repeat")
+		return name, !strings.Contains(name, ":") // else it is a scheduler of the name "repeat"
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look for BullMQ's queues: %w", err)
 	}
