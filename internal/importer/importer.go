@@ -1,7 +1,8 @@
 // Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into
 // a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue,
-// asynq or BullMQ, in PostgreSQL a table of a program's own or River. It is what "punctual import" runs.
-// ReadSchedules, for "punctual schedule import", reads the recurring schedules of asynq and BullMQ.
+// asynq or BullMQ, in PostgreSQL a table of a program's own or River. It is what "punctual import"
+// runs. ReadSchedules, for "punctual schedule import", reads the recurring schedules of asynq and
+// BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //

@@ -1163,8 +1163,8 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// Imports of a plain sorted set, Redisson, asynq and BullMQ work on Redis Cluster, where a script may touch
-// one slot only. BeeDelayQueue is refused there.
+// Imports of a plain sorted set, Redisson, asynq and BullMQ work on Redis Cluster, where a script
+// may touch one slot only. BeeDelayQueue is refused there.
 func TestSlowCluster(t *testing.T) {
 	c := redisrig.StartCluster(t, 1, 0)
 	for _, k := range []Kind{ZSet, Redisson, Asynq, BullMQ, waiting} {
