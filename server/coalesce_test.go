@@ -75,6 +75,33 @@ func TestPushesAreCoalesced(t *testing.T) {
 	})
 }
 
+// Close waits for a call of the store that is under way, so that the caller may close the store then.
+func TestCloseWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Store: memstore.New(nil), pass: make(chan struct{})}
+		defer store.Close()
+		s, err := New(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := s.store.Push(t.Context(), []punctual.NewMessage{{Topic: "t"}}); err != nil {
+				t.Errorf("push: %v", err)
+			}
+		})
+		synctest.Wait()
+		var closed atomic.Bool
+		all.Go(func() { s.Close(); closed.Store(true) })
+		synctest.Wait()
+		if closed.Load() {
+			t.Error("Close returned while a push of the store was under way")
+		}
+		close(store.pass)
+		all.Wait()
+	})
+}
+
 // P14: a topic that hangs does not stop the others.
 func TestASlowTopicGoesApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

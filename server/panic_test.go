@@ -101,4 +101,25 @@ func TestPanicsOfTheStore(t *testing.T) {
 	}
 }
 
+// An Observer that panics does not end the server, although it is called outside the goroutine of
+// the request where the server keeps the answers.
+func TestPanicsOfTheObserver(t *testing.T) {
+	fire := func() { panic("secret body") }
+	o := &punctual.Observer{
+		OnPush:   func(context.Context, punctual.PushResult, time.Duration) { fire() },
+		OnClaim:  func(context.Context, int, time.Duration) { fire() },
+		OnSettle: func(context.Context, punctual.Settlement, time.Duration, error) { fire() },
+		OnAmend:  func(context.Context, punctual.Amendment, punctual.Amended, time.Duration) { fire() },
+	}
+	r := newRig(t, &Options{Observer: o})
+	for i, line := range []string{
+		"PUT /v1/topics/t/messages/x", "POST /v1/topics/t/claim", "POST /v1/topics/t/messages/x/ack?token=1", "DELETE /v1/topics/t/messages/x",
+	} {
+		a := r.ask(line, "", wire.HeaderRequest+": request-number-"+strings.Repeat("x", i+1))
+		if a.problem(t, 500, "indeterminate"); strings.Contains(a.body, "secret") {
+			t.Errorf("%s: %s", line, a.body)
+		}
+	}
+}
+
 var _ storekit.Repeater = repeating{}

@@ -86,6 +86,29 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// An attribute of a newer program stays in a record that this one writes, and a block that cannot be
+// read is refused.
+func TestAttributesOfANewerProgram(t *testing.T) {
+	const known, newer = `"attributes":"AQSAuJkp`, `"attributes":"AQSAuJkpYwEH"`
+	r := full()
+	r.Attributes = NewAttributes(storekit.Attributes{Remember: 24 * time.Hour})
+	stored, err := r.Encode()
+	if err != nil || !bytes.Contains(stored, []byte(known+`"`)) {
+		t.Fatalf("this test shows nothing: %s, %v", stored, err)
+	}
+	stored = bytes.Replace(stored, []byte(known+`"`), []byte(newer), 1)
+	back, err := Decode(stored)
+	if err != nil || back.Attributes.Remember != 24*time.Hour {
+		t.Fatalf("read as %+v, %v", back, err)
+	}
+	if again, err := back.Encode(); err != nil || !bytes.Equal(again, stored) {
+		t.Errorf("written as %s, %v; want %s", again, err, stored)
+	}
+	if _, err := Decode(bytes.Replace(stored, []byte(newer), []byte(known[:len(known)-3]+`"`), 1)); err == nil {
+		t.Error("a block that is cut short was read")
+	}
+}
+
 func TestBodies(t *testing.T) {
 	for _, body := range []string{"", "x", `{"a":[1,2]}`, "\xff\x00", strings.Repeat("\x01", 1000), "héllo <b>&", "\u2028"} {
 		r := full()
