@@ -46,6 +46,26 @@ func FirstInstant(wall time.Time, loc *time.Location) time.Time {
 	return time.Unix(firstAt(w, loc), 0).In(loc)
 }
 
+// OddWall says what is to know of a date and time that the clocks of a zone never show, or show
+// twice, and which instant FirstInstant takes. It is "" for a time that they show once.
+func OddWall(wall time.Time, loc *time.Location) string {
+	w := wall.Unix()
+	first := firstAt(w, loc)
+	asked, taken := wall.Format(time.DateTime), time.Unix(first, 0).In(loc).Format(time.RFC3339)
+	offset, end := stretch(first, loc)
+	if first+offset != w {
+		return fmt.Sprintf("clocks in %s are set forward over %s, and never show it: %s is taken, when they pass it", loc, asked, taken)
+	}
+	for end < first+apart {
+		start := end
+		offset, end = stretch(start, loc)
+		if second := w - offset; second >= start && second < end {
+			return fmt.Sprintf("clocks in %s are set back, and show %s twice: the first is taken, %s, and not %s", loc, asked, taken, time.Unix(second, 0).In(loc).Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
 // stretch is the offset of the zone at t, and until when it stays.
 func stretch(t int64, loc *time.Location) (offset, end int64) {
 	at := time.Unix(t, 0).In(loc)

@@ -39,3 +39,27 @@ func TestLocalTime(t *testing.T) {
 		}
 	}
 }
+
+func TestOddWall(t *testing.T) {
+	for _, c := range []struct{ text, zone, want string }{
+		{"2027-03-28 02:30", "Europe/Berlin", "clocks in Europe/Berlin are set forward over 2027-03-28 02:30:00, and never show it: 2027-03-28T03:00:00+02:00 is taken, when they pass it"},
+		{"2027-10-31 02:30", "Europe/Berlin", "clocks in Europe/Berlin are set back, and show 2027-10-31 02:30:00 twice: the first is taken, 2027-10-31T02:30:00+02:00, and not 2027-10-31T02:30:00+01:00"},
+		{"2026-04-05 01:45", "Australia/Lord_Howe", "clocks in Australia/Lord_Howe are set back, and show 2026-04-05 01:45:00 twice: the first is taken, 2026-04-05T01:45:00+11:00, and not 2026-04-05T01:45:00+10:30"},
+		{"2027-03-28 03:00", "Europe/Berlin", ""},
+		{"2027-10-31 03:00", "Europe/Berlin", ""},
+		{"2027-10-30 02:30", "Europe/Berlin", ""},
+		{"2027-10-31 02:30", "UTC", ""},
+	} {
+		loc, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wall, err := time.Parse("2006-01-02 15:04", c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := OddWall(wall, loc); got != c.want {
+			t.Errorf("%s in %s: %q; want %q", c.text, c.zone, got, c.want)
+		}
+	}
+}

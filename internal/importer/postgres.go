@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cron"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -39,9 +41,12 @@ type pgTable struct {
 	// the column, for a timestamp in seconds.
 	due, count string
 	counted    bool // the column is a number
-	body       string
-	extra      string // the other columns that the system needs, as JSON, or null
-	pending    func(s *source) string
+	// wall is the zone of the connection where the column's times name none. A due time then counts
+	// from 1970 on that zone's clocks until scanEntry has found the instant.
+	wall    *time.Location
+	body    string
+	extra   string // the other columns that the system needs, as JSON, or null
+	pending func(s *source) string
 	// mark is the column that Options.Mark sets, marked its value; mark is empty where taking a row
 	// deletes it.
 	mark, marked string
@@ -203,6 +208,15 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 	if err := t.describeDue("t."+pgx.Identifier{c.Due}.Sanitize(), c.Due, types[c.Due], o.opt); err != nil {
 		return err
 	}
+	if typ := types[c.Due]; strings.HasPrefix(typ, "timestamp") && !strings.HasSuffix(typ, "with time zone") || typ == "date" {
+		zone, err := o.texts(ctx, "ask for the time zone", "show timezone")
+		if err != nil {
+			return err
+		}
+		if t.wall, err = cron.LoadZone(zone[0]); err != nil {
+			return storekit.Invalidf("column %q names no time zone, and that of the connection is none with a name: put ?timezone=Europe/Berlin behind the URL: %v", c.Due, err)
+		}
+	}
 	t.body = "t." + pgx.Identifier{c.Body}.Sanitize()
 	if types[c.Body] != "bytea" {
 		t.body = "convert_to(" + t.body + "::text, 'UTF8')"
@@ -235,7 +249,7 @@ func (o *pgOrigin) describeMark(ctx context.Context, t *pgTable, types map[strin
 func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 	switch base, _, _ := strings.Cut(typ, "("); base {
 	case "timestamp with time zone", "timestamp without time zone", "timestamp", "date":
-		t.count = "extract(epoch from " + column + "::timestamptz)"
+		t.count = "extract(epoch from " + column + ")"
 		t.due = "ceil(" + t.count + " * 1000)::float8"
 		if o.Unit != 0 {
 			return storekit.Invalidf("column %q is a %s, which needs no unit", name, typ)
@@ -303,12 +317,16 @@ func (t *pgTable) fields() string {
 // keptFields returns the same columns of a row in staging, which has no version.
 func (t *pgTable) keptFields() string { return strings.Replace(t.fields(), "t.xmin::text", "''", 1) }
 
-func scanEntry(row pgx.CollectableRow) (*entry, error) {
+func (t *pgTable) scanEntry(row pgx.CollectableRow) (*entry, error) {
 	e := &entry{}
 	var extra *string
 	err := row.Scan(&e.member, &e.score, &e.row.version, &e.row.body, &extra)
 	if extra != nil {
 		e.row.extra = []byte(*extra)
+	}
+	if t.wall != nil && e.score >= 0 && e.score <= float64(limits.MaxDue.UnixMilli()) {
+		ms := int64(e.score)
+		e.score = float64(cron.FirstInstant(time.UnixMilli(ms).UTC(), t.wall).UnixMilli() + ms%1000)
 	}
 	return e, err
 }
@@ -325,7 +343,7 @@ func (o *pgOrigin) walk(ctx context.Context, s *source, visit visitor) error {
 			return err
 		}
 		args[0] = p.next()
-		es, err := query(ctx, o, "read "+t.name, scanEntry, "select "+t.fields()+" from "+t.name+" t where "+t.pending(s)+from+" order by "+t.id+" limit $1", args...)
+		es, err := query(ctx, o, "read "+t.name, t.scanEntry, "select "+t.fields()+" from "+t.name+" t where "+t.pending(s)+from+" order by "+t.id+" limit $1", args...)
 		if err != nil || len(es) == 0 {
 			return err
 		}
@@ -368,7 +386,7 @@ func (o *pgOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
 	for _, e := range es {
 		byMember[e.member] = e
 	}
-	kept, err := query(ctx, o, "read the staged rows of "+s.set, scanEntry, fmt.Sprintf("select %s from %s k, lateral (select (k.kept::%s).*) t where k.source = $1 and k.member = any($2)",
+	kept, err := query(ctx, o, "read the staged rows of "+s.set, o.table.scanEntry, fmt.Sprintf("select %s from %s k, lateral (select (k.kept::%s).*) t where k.source = $1 and k.member = any($2)",
 		o.table.keptFields(), o.table.staging, o.table.name), s.set, members(es))
 	if err != nil {
 		return err

@@ -175,6 +175,40 @@ func TestPostgresTypes(t *testing.T) {
 	}
 }
 
+// A time without a zone is one on the wall of the connection's zone, and the same instant as with
+// push --zone: of a time that clocks show twice the first, and of one that they skip the end of the
+// gap. PostgreSQL itself takes the second, and 3:30.
+func TestPostgresTimesOnTheWall(t *testing.T) {
+	r := newRig(t)
+	r.exec("set timezone to 'Europe/Berlin'")
+	r.exec("create table walls (id text primary key, due timestamp, day date, body text)")
+	r.exec(`insert into walls values ('gap', '2096-03-25 02:30:00.5', '2096-03-25', ''), ('twice', '2096-10-28 02:30', '2096-10-28', ''),
+		('usual', '2096-07-01 09:00', '2096-07-01', ''), ('never', 'infinity', 'infinity', ''), ('unknown', null, null, '')`)
+	var theirs time.Time
+	r.must(r.db.QueryRow(t.Context(), "select due::timestamptz from walls where id = 'twice'").Scan(&theirs))
+	if want := time.Date(2096, 10, 28, 1, 30, 0, 0, time.UTC); !theirs.Equal(want) {
+		t.Fatalf("PostgreSQL takes %v, want %v: this test shows nothing", theirs, want)
+	}
+	for column, want := range map[string]map[string]time.Time{
+		"due": {"gap": time.Date(2096, 3, 25, 1, 0, 0, 5e8, time.UTC), "twice": time.Date(2096, 10, 28, 0, 30, 0, 0, time.UTC), "usual": time.Date(2096, 7, 1, 7, 0, 0, 0, time.UTC)},
+		"day": {"gap": time.Date(2096, 3, 24, 23, 0, 0, 0, time.UTC), "twice": time.Date(2096, 10, 27, 22, 0, 0, 0, time.UTC), "usual": time.Date(2096, 6, 30, 22, 0, 0, 0, time.UTC)},
+	} {
+		s := r.survey(Options{Kind: Postgres, Names: []string{"walls"}, Topic: "t", Columns: Columns{"id", column, "body"}}).Sets[0]
+		if len(s.Samples) != 3 || s.Rejected[BadScore] != 2 {
+			t.Errorf("%s: %+v", column, s)
+		}
+		for _, m := range s.Samples {
+			if !m.Due.Equal(want[m.ID]) {
+				t.Errorf("%s of %s is %v, want %v", column, m.ID, m.Due, want[m.ID])
+			}
+		}
+	}
+	r.exec("set timezone to '<+03>-03'")
+	if _, err := r.tryMove(Options{Kind: Postgres, Names: []string{"walls"}, Topic: "t", Columns: Columns{"id", "due", "body"}}); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "?timezone=") {
+		t.Errorf("with a zone that has no name: %v", err)
+	}
+}
+
 // Options that do not fit the database are refused.
 func TestPostgresRefuses(t *testing.T) {
 	r := newRig(t)

@@ -124,19 +124,21 @@ func (a *app) readTime(s string) (time.Time, error) {
 
 // readTimeIn reads what --at takes beside --zone: a time on the wall of that zone. Where the clocks
 // of the zone skip the time or show it twice, it is the first instant at which they show it or a
-// later one (cron.FirstInstant).
-func (a *app) readTimeIn(s, zone string) (time.Time, error) {
+// later one (cron.FirstInstant), and odd says so.
+func (a *app) readTimeIn(s, zone string) (t time.Time, odd string, err error) {
 	loc, err := cron.LoadZone(zone)
 	if err != nil {
-		return time.Time{}, usagef("%v", err)
+		return t, "", usagef("%v", err)
 	}
 	if hasOffset(s) {
-		return time.Time{}, usagef("time %q names an offset from UTC, and --zone gives it another one: use one of them", s)
+		return t, "", usagef("time %q names an offset from UTC, and --zone gives it another one: use one of them", s)
 	}
-	return readOnWall(s, a.now().In(loc), func(day, clock time.Time) (time.Time, error) {
+	t, err = readOnWall(s, a.now().In(loc), func(day, clock time.Time) (time.Time, error) {
 		wall := time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.UTC)
+		odd = cron.OddWall(wall, loc)
 		return cron.FirstInstant(wall, loc), nil
 	})
+	return t, odd, err
 }
 
 // hasOffset tells whether s is a date and time that says how far it is from UTC.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
@@ -241,9 +242,17 @@ func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err erro
 	case w.in != nil:
 		a.Delay = *w.in
 	case w.zone != "":
-		a.Due, err = w.app.readTimeIn(w.at, w.zone)
+		var odd string
+		if a.Due, odd, err = w.app.readTimeIn(w.at, w.zone); odd != "" {
+			w.app.warn("--at", []string{odd})
+		}
 	case w.at != "":
 		a.Due, err = w.app.readTime(w.at)
+		in := a.Due.In(w.app.localZone())
+		_, offset := in.Zone()
+		if odd := cron.OddWall(in.UTC().Add(time.Duration(offset)*time.Second), in.Location()); odd != "" && err == nil && !hasOffset(w.at) {
+			w.app.warn("--at", []string{odd})
+		}
 	}
 	if err == nil && w.at != "" && a.Due.IsZero() {
 		err = usagef("time %s cannot be told from none: use --in 0s or --now", stamp(a.Due))

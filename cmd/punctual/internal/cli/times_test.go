@@ -76,3 +76,29 @@ func TestPushAtATimeOfTheLocalDay(t *testing.T) {
 		t.Errorf("a is %v, want scheduled", m.State)
 	}
 }
+
+// A time that clocks never show, or show twice, is taken as everywhere else, and push says how.
+func TestPushAtOddTimesSaysSo(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct{ at, zone, says, due string }{
+		{"2027-03-28 2:30", "Europe/Berlin", "--at: note: clocks in Europe/Berlin are set forward over 2027-03-28 02:30:00", "2027-03-28T01:00:00.000Z"},
+		{"2027-10-31 2:30", "Europe/Berlin", "the first is taken, 2027-10-31T02:30:00+02:00, and not 2027-10-31T02:30:00+01:00", "2027-10-31T00:30:00.000Z"},
+		{"2027-10-31 2:30", "", "clocks in Europe/Berlin are set back, and show 2027-10-31 02:30:00 twice", "2027-10-31T00:30:00.000Z"},
+		{"2027-10-31T02:30:00+02:00", "", "", "2027-10-31T00:30:00.000Z"},
+		{"2027-10-31 3:30", "", "", "2027-10-31T02:30:00.000Z"},
+		{"2027-10-31 3:30", "Europe/Berlin", "", "2027-10-31T02:30:00.000Z"},
+	} {
+		r.env["TZ"] = "Europe/Berlin"
+		args := []string{"push", "t", "x", "--at", c.at, "--json"}
+		if c.zone != "" {
+			args = append(args, "--zone", c.zone)
+		}
+		got := r.run(args...)
+		if c.says == "" {
+			got.ok()
+		} else {
+			got.exits(exitOK, c.says)
+		}
+		got.contains(c.due)
+	}
+}
