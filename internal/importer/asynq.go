@@ -65,7 +65,7 @@ func readAsynq(e *entry, queue string) (m punctual.NewMessage, p *problem) {
 		// From its deadline on the task is of no use: it becomes dead, as asynq would archive it.
 		e.deadline = time.Unix(t.deadline, 0)
 		if float64(t.deadline) <= e.score {
-			return m, problemf(BadDeadline, "its deadline %s does not lie behind its due time, so asynq would archive it and never run it", e.deadline.UTC().Format(time.RFC3339))
+			return m, problemf(BadDeadline, "its deadline %s does not lie behind its due time, so asynq never runs it", e.deadline.UTC().Format(time.RFC3339))
 		}
 	}
 	return m, nil

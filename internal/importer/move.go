@@ -151,7 +151,7 @@ func (m *mover) moveSet(ctx context.Context, s *source, r *SetReport) error {
 		before := r.Stored + r.Duplicates + r.Gone
 		visit := func(ctx context.Context, es []*entry) ([]bool, error) { return m.visit(ctx, s, r, es) }
 		for _, walk := range m.im.from.walks(s) {
-			r.Left = 0 // the last walk comes to all of them
+			r.Left, r.Held = 0, 0 // the last walk comes to all of them
 			if err := walk(ctx, s, visit); err != nil {
 				return err
 			}
@@ -257,6 +257,7 @@ func (m *mover) moveBatch(ctx context.Context, s *source, r *SetReport, es []*en
 			r.Gone++
 		case itemHeld:
 			stay[i] = true
+			r.Held++
 		}
 	}
 	m.left -= int64(len(taken))

@@ -253,13 +253,13 @@ func TestPostgresOldConsumer(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "select * from jobs where id = 'good-0' for update skip locked")
 	r.must(err)
 	s := r.move(options(Postgres)).Sets[0]
-	if s.Stored != 3 || s.Remaining != 1 || s.StillStaged != 0 {
+	if s.Stored != 3 || s.Remaining != 1 || s.StillStaged != 0 || s.Held != 1 {
 		t.Errorf("while one row is locked: %+v", s)
 	}
 	_, err = tx.Exec(t.Context(), "delete from jobs where id = 'good-0'")
 	r.must(err)
 	r.must(tx.Commit(t.Context()))
-	if s = r.move(options(Postgres)).Sets[0]; s.Stored != 0 || s.Remaining != 0 {
+	if s = r.move(options(Postgres)).Sets[0]; s.Stored != 0 || s.Remaining != 0 || s.Held != 0 {
 		t.Errorf("afterwards: %+v", s)
 	}
 	r.consume("t")

@@ -85,6 +85,9 @@ type Moved struct {
 	// Gone is how many messages somebody else took after this run had read them and before it could
 	// take them.
 	Gone int64 `json:"gone"`
+	// Held is how many messages the last reading left because somebody works on them or has changed
+	// them, or because their place in staging is taken.
+	Held int64 `json:"held,omitzero"`
 	// Returned counts the messages that were put back, because they could not be stored or because
 	// of ReturnUncertain. Dropped counts those that were removed because of DropUncertain.
 	Returned int64 `json:"returned"`

@@ -227,11 +227,14 @@ func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, 
 		return errors.Join(err, showing)
 	}
 	rejects.showRest(a, f.rejects)
+	held := r.Add(func(s *importer.SetReport) int64 { return s.Held })
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("nothing is lost, the same command goes on: %w", err)
 	case err != nil:
 		return err
+	case f.yes && r.Rejects() == 0 && held > 0:
+		return &failure{code: codeSomeFailed, exit: exitError, text: fmt.Sprintf("not imported, because somebody works on them or has changed them: %d; run the command again", held)}
 	case f.yes && r.Rejects() == 0 && r.Renamed() > 0:
 		return &failure{code: codeSomeFailed, exit: exitError, text: fmt.Sprintf("all arrived, but %d messages have other IDs here than they had, as said above", r.Renamed())}
 	case r.Rejects() > 0:

@@ -263,7 +263,7 @@ func TestImportWithoutRejectsFile(t *testing.T) {
 
 // Rows are imported from a program's own table in PostgreSQL, and jobs from that of River.
 func TestImportFromPostgres(t *testing.T) {
-	server := pgrig.Start(t)
+	server := pgrig.Start(t, "max_prepared_transactions=1")
 	do := func(statements ...string) string {
 		t.Helper()
 		out, err := server.Do(statements...)
@@ -281,6 +281,9 @@ func TestImportFromPostgres(t *testing.T) {
 	do(string(river), "insert into river_job (args, kind, max_attempts, state, scheduled_at) values ('{}', 'close', 3, 'scheduled', '2096-10-02 07:06:40+00')")
 	store, from := "disk:"+newShell(t).dir, server.URL("postgres")
 	table := []string{"import", "postgres", "jobs", "--id", "id", "--due", "run_at", "--body", "payload", "--topic", "orders", "--from", from}
+	do("begin", "select * from jobs where id = 7 for update", "prepare transaction 'works'")
+	runOn(t, store, append(table, "--yes", "--where", "run_at is not null")...).exits(exitError, "somebody works on them", "run the command again")
+	do("commit prepared 'works'")
 	runOn(t, store, append(table, "--yes", "--where", "run_at is not null")...).ok().contains("jobs", "orders")
 	if got := do("select count(*) from jobs", "select count(*) from punctual_import"); got != "1\n0" {
 		t.Errorf("left in the table and in staging: %q, want 1 and 0", got)
