@@ -346,7 +346,7 @@ func (m *mover) deliver(ctx context.Context, s *source, r *SetReport, es []*entr
 // record says so before the push, so that another run does not try the own ID again.
 func (m *mover) deliverRenamed(ctx context.Context, s *source, r *SetReport, es []*entry, never bool) (map[*entry]bool, error) {
 	for _, e := range es {
-		e.called(e.spare)
+		s.call(e, e.spare)
 		e.record.ID = e.spare
 	}
 	ours, err := m.adopt(ctx, s, es)

@@ -292,6 +292,11 @@ func TestKilledWithIDsInUse(t *testing.T) {
 					if back == 0 && step != "finished" && len(s.Renamed) != 1 {
 						t.Errorf("renamed %v, want one", s.Renamed)
 					}
+					for _, m := range r.messages("t") {
+						if own := s.Renamed[m.ID]; own != "" && k == Asynq && m.Headers[asynqHeaderID] != own {
+							t.Errorf("%s has the headers %v, want its own ID %s among them", m.ID, m.Headers, own)
+						}
+					}
 					if back > 0 {
 						at := slices.Index(want, "body good-1")
 						if k == River {

@@ -85,7 +85,7 @@ func (s *source) restore(e *entry) {
 		return
 	}
 	e.message.Topic = e.record.Topic
-	e.called(e.record.ID)
+	s.call(e, e.record.ID)
 	e.dueAt(storekit.FromMillis(e.record.Due))
 	if err := storekit.CheckPush(&e.message, limits.DefaultMaxBody); err != nil {
 		e.problem = problemf(Uncertain, "%s", withoutKind(err))

@@ -60,7 +60,6 @@ type source struct {
 
 // entry is a member of a source, in the set or in staging.
 type entry struct {
-	kind   Kind
 	member string
 	score  float64
 	task   task  // of asynq and BullMQ alone
@@ -263,12 +262,12 @@ func idFrom(pointer string, body []byte) (string, *problem) {
 	return "", problemf(BadBody, "its body has no ID at %s (--id-from): a text of 1 to %d printable ASCII characters, or a number", pointer, limits.MaxIDBytes)
 }
 
-// called sets the ID of the message. A task of asynq or BullMQ keeps an ID that it had and the
-// message has not in a header.
-func (e *entry) called(id string) {
+// call sets the ID of the message of an entry. A task of asynq or BullMQ keeps an ID that it had and
+// the message has not in a header.
+func (s *source) call(e *entry, id string) {
 	e.message.ID = id
 	if e.task.found && e.member != id {
-		e.message.Headers[string(e.kind)+"-id"] = e.member
+		e.message.Headers[string(s.kind)+"-id"] = e.member
 	}
 }
 
@@ -315,7 +314,6 @@ func makeID(k Kind, parts ...string) string {
 
 // decode makes the message of an entry, or notes what is wrong with it.
 func (s *source) decode(e *entry) {
-	e.kind = s.kind
 	due, p := s.due(e)
 	if p == nil {
 		e.message, p = s.read(e)
@@ -324,7 +322,7 @@ func (s *source) decode(e *entry) {
 		e.problem = p
 		return
 	}
-	e.called(e.message.ID)
+	s.call(e, e.message.ID)
 	e.dueAt(due)
 	if e.message.Topic == "" {
 		e.message.Topic = s.topic
