@@ -127,6 +127,9 @@ func (f *following) prepare(ctx context.Context, i int) (unreachable, err error)
 	if len(x.Then) == 0 {
 		return nil, nil
 	}
+	if err := f.s.health.Refusal(); err != nil {
+		return nil, err // a follow-up would be no safer than a pushed message (P1)
+	}
 	if f.layouts[x.Topic] == nil {
 		if f.layouts[x.Topic], err = f.s.topics.Get(ctx, x.Topic); err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -339,7 +340,8 @@ func TestRightTakenAway(t *testing.T) {
 }
 
 // L12: a server that begins to evict, or loses the class asked for, takes no pushes until it is
-// mended. The messages that are there can be claimed and acked meanwhile.
+// mended, and no follow-ups, which are as new as pushed messages are. The messages that are there
+// can be claimed and acked meanwhile.
 func TestPushesRefused(t *testing.T) {
 	server := redisrig.Start(t, "--appendfsync", "always")
 	s := openStore(t, connect(t, server), &Options{Durability: punctual.Fsync, checkEvery: time.Millisecond})
@@ -351,7 +353,14 @@ func TestPushesRefused(t *testing.T) {
 		push(t, s, punctual.NewMessage{ID: "there", Due: time.Unix(1, 0)})
 		do(t, server, "CONFIG", "SET", c.setting, c.unfit)
 		awaitRefusal(t, s, "set "+c.setting+" to "+c.fit)
-		ack(t, s, claimOne(t, s, 0))
+		held := claimOne(t, s, 0)
+		x := punctual.Settlement{Topic: held.Topic, ID: held.ID, Token: held.Token, Verb: punctual.SettleAck, Then: []punctual.NewMessage{{Topic: held.Topic, Delay: time.Hour}}}
+		for _, ctx := range []context.Context{t.Context(), storekit.WithRequest(t.Context(), storekit.Request{Key: "key-of-" + c.setting})} {
+			if errs, err := s.Settle(ctx, []punctual.Settlement{x}); !errors.Is(cmp.Or(err, errors.Join(errs...)), punctual.ErrDurability) {
+				t.Errorf("P1: an ack with a follow-up while pushes are refused: %v, %v; want ErrDurability", errs, err)
+			}
+		}
+		ack(t, s, held)
 		do(t, server, "CONFIG", "SET", c.setting, c.fit)
 		awaitPushes(t, s)
 		if _, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders"}); err != nil {
