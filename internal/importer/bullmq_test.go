@@ -37,11 +37,17 @@ func TestBullMQ(t *testing.T) {
 	var notes []string
 	for _, s := range survey.Sets {
 		notes = append(notes, s.Notes...)
+		if s.Name == "mail" && s.Part == "wait" && (len(s.Samples) != 2 || s.Samples[0].ID != "4") {
+			t.Errorf("waiting: %+v; want first what a worker would take next", s.Samples)
+		}
 	}
 	for _, want := range []string{"failed: 1; --part failed", "parents of flows that wait for their children: 1;", "job schedulers: 1;"} {
 		if !strings.Contains(strings.Join(notes, "\n"), want) {
 			t.Errorf("the notes %q do not say %q", notes, want)
 		}
+	}
+	if r.client.Exists(t.Context(), "bull:mail:de:d1").Val() == 0 {
+		t.Fatal("this test shows nothing: no deduplication stands")
 	}
 	var rejects []string
 	o := Options{Kind: BullMQ, Rejected: func(j Reject) error { rejects = append(rejects, j.Member+": "+j.Text); return nil }}

@@ -1278,6 +1278,45 @@ func TestKnownAfterAnAttempt(t *testing.T) {
 	}
 }
 
+// A task that changed between being read and being taken stays. Nothing of a task that was imported
+// is left beside the source.
+func TestTaskThatChanged(t *testing.T) {
+	for _, k := range []Kind{Asynq, BullMQ, waiting} {
+		r := newRig(t)
+		r.good(k, "jobs", 2)
+		o := options(k)
+		o.setDefaults()
+		origin := &redisOrigin{client: r.client, opt: &o}
+		im := newImporter(origin, &o)
+		s := im.newSource("jobs", o.Parts[0])
+		var read []*entry
+		for _, walk := range origin.walks(s) {
+			err := walk(t.Context(), s, func(_ context.Context, es []*entry) ([]bool, error) {
+				read = append(read, es...)
+				return nil, errKilled
+			})
+			if !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+		}
+		if len(read) != 2 {
+			t.Fatalf("%s: read %d entries, want 2", k, len(read))
+		}
+		for _, e := range read {
+			e.text = "record"
+		}
+		r.must(r.client.HSet(t.Context(), s.tasks+read[1].member, s.fields[0], "changed").Err())
+		answers, err := origin.take(t.Context(), s, read)
+		if err != nil || !slices.Equal(answers, []int64{itemDone, itemChanged}) {
+			t.Errorf("%s: taking a task and one that changed: %v, %v", k, answers, err)
+		}
+		r.must(origin.finish(t.Context(), s, read[:1]))
+		if keys := r.client.Keys(t.Context(), "punctual*").Val(); len(keys) > 0 {
+			t.Errorf("%s: left beside the source: %q", k, keys)
+		}
+	}
+}
+
 // A source that lost its last second in a crash has messages again that were moved already.
 func TestSourceThatForgot(t *testing.T) {
 	for _, k := range kinds() {
