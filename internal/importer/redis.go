@@ -564,59 +564,49 @@ func (o *redisOrigin) readTasks(ctx context.Context, s *source, es []*entry, key
 // walkList calls visit with the members in the order of Redisson's list. To remove a member Redis
 // goes through the list in front of it, in which with this order there are only members that stay.
 func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) error {
-	var p pager
-	skip := int64(0)
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		members, err := o.client.LRange(ctx, s.list, skip, skip+p.next()-1).Result()
+	return walkPages(ctx, visit, func(skip, n int64) (es []*entry, others int, err error) {
+		members, err := o.client.LRange(ctx, s.list, skip, skip+n-1).Result()
 		if err != nil {
-			return fault(err, "read %s", s.list)
+			return nil, 0, fault(err, "read %s", s.list)
 		}
-		if len(members) == 0 {
-			return nil
+		if len(members) > 0 {
+			es, err = o.withScores(ctx, s, members)
 		}
-		es, err := o.withScores(ctx, s, members)
-		if err != nil {
-			return err
-		}
-		skip += int64(len(members) - len(es)) // members without a score are not in the set
-		if len(es) == 0 {
-			continue
-		}
-		stay, err := visit(ctx, es)
-		if err != nil {
-			return err
-		}
-		p.saw(es)
-		for _, stays := range stay {
-			if stays {
-				skip++
-			}
-		}
-	}
+		return es, len(members) - len(es), err // members without a score are not in the set
+	})
 }
 
 // walkIDs calls visit with the members of BullMQ's list, from its right end, where the workers take
 // from it. So the jobs come in the order in which they wait.
 func (o *redisOrigin) walkIDs(ctx context.Context, s *source, visit visitor) error {
+	return walkPages(ctx, visit, func(skip, n int64) (es []*entry, _ int, err error) {
+		ids, err := o.client.LRange(ctx, s.set, -skip-n, -skip-1).Result()
+		if err != nil {
+			return nil, 0, fault(err, "read %s", s.set)
+		}
+		for _, id := range slices.Backward(ids) {
+			es = append(es, &entry{member: id})
+		}
+		return es, 0, o.readTasks(ctx, s, es, func(e *entry) string { return s.tasks + e.member })
+	})
+}
+
+// walkPages calls visit with what read returns: up to n entries of a list without its first skip
+// members, and how many others are among those. The walk ends where there are neither.
+func walkPages(ctx context.Context, visit visitor, read func(skip, n int64) (es []*entry, others int, err error)) error {
 	var p pager
 	skip := int64(0)
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ids, err := o.client.LRange(ctx, s.set, -skip-p.next(), -skip-1).Result()
-		if err != nil {
-			return fault(err, "read %s", s.set)
-		}
-		var es []*entry
-		for _, id := range slices.Backward(ids) {
-			es = append(es, &entry{member: id})
-		}
-		if err := o.readTasks(ctx, s, es, func(e *entry) string { return s.tasks + e.member }); err != nil || len(es) == 0 {
+		es, others, err := read(skip, p.next())
+		if err != nil || len(es)+others == 0 {
 			return err
+		}
+		skip += int64(others)
+		if len(es) == 0 {
+			continue
 		}
 		stay, err := visit(ctx, es)
 		if err != nil {
