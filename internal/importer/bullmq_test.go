@@ -181,7 +181,7 @@ func TestBullBadJobs(t *testing.T) {
 		}
 	}
 	ms := r.messages("q")
-	if len(ms) != 1 || ms[0].Headers["bullmq-id"] != "an-id\x7f-x" || rep.Renamed() != 1 {
-		t.Errorf("imported %+v, renamed %d; want the job whose ID no message can have, under another one", ms, rep.Renamed())
+	if len(ms) != 1 || ms[0].Headers["bullmq-id"] != "an-id\x7f-x" || rep.Changed() != 1 {
+		t.Errorf("imported %+v, renamed %d; want the job whose ID no message can have, under another one", ms, rep.Changed())
 	}
 }

@@ -157,9 +157,15 @@ func (r *SetReport) change(e *entry) {
 	}
 }
 
-// Renamed returns how many messages have other IDs than they had.
-func (r *Report) Renamed() int64 {
-	return r.Add(func(s *SetReport) int64 { return int64(len(s.Renamed)) })
+// Changed returns how often a message has another ID than it had, or not what it had.
+func (r *Report) Changed() int64 {
+	return r.Add(func(s *SetReport) int64 {
+		n := int64(len(s.Renamed))
+		for _, changed := range s.Changed {
+			n += changed
+		}
+		return n
+	})
 }
 
 // Add returns the sum over all sets of a count of theirs: of Found, for example.

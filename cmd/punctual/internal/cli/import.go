@@ -43,7 +43,8 @@ samples, and lists what cannot be imported and why.
 With --yes each message is taken out of the other system in one step on its server, so that no old
 consumer can have it as well, and is then pushed here. After a run was killed, the same command goes
 on where it ended, and two runs at once do no harm. Producers and consumers of the other system may
-go on meanwhile. Messages that cannot be imported stay where they are, and the exit code is 1.
+go on meanwhile. Messages that cannot be imported stay where they are. What a message had there and
+cannot have here is said. The exit code is 1 in both cases.
 
 docs/importing.md has the steps for each system, with both systems running side by side.`,
 		Example: `  punctual import zset jobs --topic jobs --from redis://localhost/0
@@ -235,8 +236,8 @@ func (a *app) endImport(r *importer.Report, rejects *rejectLog, f *importFlags, 
 		return err
 	case f.yes && r.Rejects() == 0 && held > 0:
 		return &failure{code: codeSomeFailed, exit: exitError, text: fmt.Sprintf("not imported, because somebody works on them or has changed them: %d; run the command again", held)}
-	case f.yes && r.Rejects() == 0 && r.Renamed() > 0:
-		return &failure{code: codeSomeFailed, exit: exitError, text: fmt.Sprintf("all arrived, but %d messages have other IDs here than they had, as said above", r.Renamed())}
+	case f.yes && r.Rejects() == 0 && r.Changed() > 0:
+		return &failure{code: codeSomeFailed, exit: exitError, text: fmt.Sprintf("all arrived, but %d are not as they were there: other IDs, or what else is said above", r.Changed())}
 	case r.Rejects() > 0:
 		return &failure{
 			code: codeSomeFailed, exit: exitError, definite: r.Add(func(s *importer.SetReport) int64 { return s.Stored + s.Duplicates + s.Dropped }) == 0,

@@ -205,6 +205,27 @@ func TestImportKilled(t *testing.T) {
 	}
 }
 
+// What a job of BullMQ loses on the way is said, with exit code 1, also by --json.
+func TestImportBullMQ(t *testing.T) {
+	j := newJobs(t)
+	add := func(id, opts string, more ...string) {
+		j.do(append([]string{"HSET", "bull:mail:" + id, "name", "welcome", "data", `{"to":"a"}`, "opts", opts, "timestamp", "1795931180437", "priority", "0"}, more...)...)
+		j.do("LPUSH", "bull:mail:wait", id)
+	}
+	j.do("SET", "bull:mail:id", "2")
+	add("T-5", `{"attempts":0}`)
+	args := []string{"import", "bullmq", "--by-type", "--topic-of", "welcome=mail.welcome", "--from", j.from}
+	r := runOn(t, "disk:"+j.dir, args...).ok().contains("mail (wait)", "ID T-5, body")
+	if strings.Contains(r.out, "paused") {
+		t.Errorf("a part with nothing is shown: %s", r.out)
+	}
+	runOn(t, "disk:"+j.dir, append(args, "--yes")...).ok()
+	runOn(t, "disk:"+j.dir, "get", "T-5", "--topic", "mail.welcome").ok().contains("bullmq-name=welcome")
+	add("T-6", `{"attempts":3}`)
+	runOn(t, "disk:"+j.dir, append(args, "--yes")...).exits(exitError, "all arrived, but 1 are not as they were there").contains("mail (wait): 1 with retries at once")
+	runOn(t, "disk:"+j.dir, append(args, "--part", "later")...).exits(exitUsage, "bullmq has no part")
+}
+
 // asynqTask is a task of asynq, from its fields, in protobuf.
 func asynqTask(fields map[int]string) (task string) {
 	for number, text := range fields {
