@@ -38,6 +38,8 @@ type ScheduleOptions struct {
 	// Overlap and Missed are those of all schedules.
 	Overlap schedule.Overlap
 	Missed  schedule.Missed
+	// MaxAttempts takes the place of the attempts that the other system would make, if not 0.
+	MaxAttempts int
 	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull"
 	// by default.
 	Queues []string
@@ -91,6 +93,7 @@ func (r *schedules) add(where, name string, s schedule.Schedule) {
 		r.say(cron.Noted, where, "its name is %s here", s.Name)
 	}
 	s.Overlap, s.Missed = r.opt.Overlap, r.opt.Missed
+	s.MaxAttempts = cmp.Or(r.opt.MaxAttempts, s.MaxAttempts)
 	if _, err := s.Preview(r.opt.Now, 0); err != nil {
 		r.leave(where, "%v", err)
 		return
@@ -210,6 +213,7 @@ func parseAsynqEntry(b []byte) (*asynqEntry, error) {
 
 func (r *schedules) asynq(e *asynqEntry) {
 	s := schedule.Schedule{Topic: "default", Body: e.payload, Headers: map[string]string{asynqHeaderType: e.typ}, Zone: r.opt.Zone}
+	s.MaxAttempts = 26 // asynq retries 25 times unless MaxRetry says otherwise
 	spec := e.spec
 	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
 		if rest, ok := strings.CutPrefix(e.spec, prefix); ok {
@@ -356,6 +360,7 @@ func (r *schedules) bull(queue, id string, f map[string]string) {
 	if len(s.Body) == 0 {
 		s.Body = []byte("{}") // which BullMQ leaves out
 	}
+	s.MaxAttempts = 1 // unless its options say otherwise
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		switch name {
 		case "name", "data", "tz", "pattern", "every", "ic", "offset", "opts", "startDate", "endDate", "limit":
@@ -440,7 +445,7 @@ func (r *schedules) bullOptions(where string, s *schedule.Schedule, text string)
 				r.leave(where, "%s attempts: that is no number", value)
 				return false
 			}
-			s.MaxAttempts = min(s.MaxAttempts, limits.MaxAttemptsLimit)
+			s.MaxAttempts = min(max(s.MaxAttempts, 1), limits.MaxAttemptsLimit)
 		case "backoff":
 			r.say(cron.Changed, where, "backoff %s is a setting of the topic here: punctual topic set %s --backoff …", value, s.Topic)
 		case "removeOnComplete", "removeOnFail", "keepLogs", "stackTraceLimit", "sizeLimit":

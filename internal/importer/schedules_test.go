@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ func TestBullSchedules(t *testing.T) {
 		"customer:4711--": {Spec: "@daily", Zone: "UTC", Body: []byte("{}"), Headers: map[string]string{headerBullName: "x"}},
 	}
 	for name, w := range want {
-		w.Topic, w.Name = "reports", name
+		w.Topic, w.Name, w.MaxAttempts = "reports", name, cmp.Or(w.MaxAttempts, 1)
 		if g := got[name]; !g.Same(w) {
 			t.Errorf("%s is %+v\nwant %+v", name, g, w)
 		}
@@ -205,6 +206,7 @@ func TestAsynqSchedules(t *testing.T) {
 	}
 	for i, w := range want {
 		w.Overlap, w.Missed = schedule.OverlapAllow, schedule.MissedNone
+		w.MaxAttempts = cmp.Or(w.MaxAttempts, 26) // asynq retries 25 times
 		if !all[i].Same(w) {
 			t.Errorf("schedule %d is %+v\nwant %+v", i+1, all[i], w)
 		}
@@ -261,5 +263,32 @@ func TestScheduleNamesDiffer(t *testing.T) {
 	}
 	if want := []string{"sync", "sync-2", "sync-2-2", "sync-3", "sync-2-3"}; !slices.Equal(names, want) {
 		t.Errorf("names %q, problems %v; want %q", names, r.findings, want)
+	}
+}
+
+// BullMQ runs a job once that names no attempts. What the options say takes the place of what each
+// system has.
+func TestAttemptsOfSchedules(t *testing.T) {
+	r := newRig(t)
+	for name, opts := range map[string]string{"none": "", "empty": "{}", "zero": `{"attempts":0}`, "three": `{"attempts":3}`} {
+		r.zadd("bull:mail:repeat", name, 1)
+		r.must(r.client.HSet(t.Context(), "bull:mail:repeat:"+name, "name", name, "every", "2000", "opts", opts).Err())
+	}
+	key := "asynq:schedulers:{host:1:a}"
+	r.zadd("asynq:schedulers", key, float64(scheduleDay.Unix()))
+	r.must(r.client.RPush(t.Context(), key, asynqEntryOf("id-1", "@every 30s", "none", ""), asynqEntryOf("id-2", "@every 30s", "three", "", "MaxRetry(2)")).Err())
+	for kind, want := range map[Kind]map[string]int{BullMQ: {"none": 1, "empty": 1, "zero": 1, "three": 3}, Asynq: {"none": 26, "three": 3}} {
+		for _, asked := range []int{0, 7} {
+			all, _, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, kind, ScheduleOptions{Now: scheduleDay, Zone: "UTC", MaxAttempts: asked})
+			r.must(err)
+			if len(all) != len(want) {
+				t.Errorf("%s: %+v", kind, all)
+			}
+			for _, s := range all {
+				if s.MaxAttempts != cmp.Or(asked, want[s.Name]) {
+					t.Errorf("%s: %s has %d attempts, with --max-attempts %d; want %d", kind, s.Name, s.MaxAttempts, asked, cmp.Or(asked, want[s.Name]))
+				}
+			}
+		}
 	}
 }

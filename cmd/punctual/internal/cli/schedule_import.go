@@ -49,6 +49,9 @@ Cron starts a command although the one before still runs, and makes up for nothi
 is allow and --missed is none here, unless you say otherwise. Cron's clock is that of its machine,
 which the file does not name: say which zone that is with --zone, unless lines CRON_TZ= do.
 
+Cron does not start a command again that has failed, so a message is delivered once, and is dead if
+the command fails; --max-attempts says otherwise.
+
 Lines that mean something else are named and left out, and the exit code is 1: @reboot, random
 times with ~, standard input behind a %, a CRON_TZ that is no name of the IANA database. What is for
 commands alone (PATH, MAILTO) is named, too.
@@ -99,8 +102,10 @@ crontab-user has that name.`,
 			if _, err := s.Preview(a.now(), 0); err != nil {
 				return usagef("%s: %v", where, err)
 			}
+			s.MaxAttempts = cmp.Or(f.opt.MaxAttempts, 1)
 			all = append(all, s)
 		}
+		fmt.Fprintf(a.errs, "punctual: %s%s: note: cron sets no time limit; consume --exec ends a command after 1h unless --timeout says otherwise\n", a.prefix(), args[0])
 		put, err := a.importSchedules(ctx, all, f.yes)
 		if err != nil {
 			return err
@@ -221,8 +226,9 @@ runs, so leave it running until they are read, and stop it then: nothing is chan
 both would push.
 
 A task goes into the topic of its queue, with --by-type into that of its type, or into --topic. Its
-payload is the body, its type the header asynq-type; the retries become attempts. The zone of a
-scheduler is not stored: say which one it is with --zone, UTC if its Location was not set.
+payload is the body, its type the header asynq-type; the retries become attempts, 26 where MaxRetry
+is not set. The zone of a scheduler is not stored: say which one it is with --zone, UTC if its
+Location was not set.
 
 asynq enqueues although the one before still runs, and makes up for nothing: so --overlap is allow
 and --missed is none here, unless you say otherwise. An expression that asynq reads in another way
@@ -251,8 +257,9 @@ found. Nothing is changed in Redis, so remove the scheduler there when it is her
 (removeJobScheduler), because both would push.
 
 A schedule goes into the topic that has the queue's name, or into --topic. The data is the body, the
-job's name the header bullmq-name; attempts, limit, start and end are taken over. A pattern without
-tz means the clock of BullMQ's machine: say which zone that is with --zone.
+job's name the header bullmq-name; attempts (one, where none are set), limit, start and end are
+taken over. A pattern without tz means the clock of BullMQ's machine: say which zone that is with
+--zone.
 
 BullMQ adds the next job when the last one is started. So two of them never wait, and one that
 waited is late: --overlap is skip and --missed is latest here, unless you say otherwise. A pattern
@@ -284,6 +291,7 @@ func (f *scheduleImportFlags) register(flags *pflag.FlagSet, overlap, missed str
 	flags.StringVar(&f.opt.Topic, "topic", "", "the `TOPIC` of all messages")
 	flags.StringVar(&f.opt.Zone, "zone", "", "the `ZONE` whose clock the times mean that name none, like Europe/Berlin")
 	registerPolicies(flags, &f.overlap, &f.missed, overlap, missed)
+	flags.IntVar(&f.opt.MaxAttempts, "max-attempts", 0, "deliver each message at most this often (default: as often as the other system would)")
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
 }
 

@@ -170,7 +170,11 @@ func TestScheduleImportCrontab(t *testing.T) {
 	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, "left out: line 3", `"definite":false`)
 	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("unchanged")
 	run("--zone", "Europe/Berlin", "--yes", "--json").exits(exitError, `"definite":true`)
-	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"body":"date +%F"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`)
+	r.run("schedule", "list", "--json").ok().contains(`"body":"report --daily"`, `"body":"date +%F"`, `"overlap":"allow"`, `"missed":"none"`, `"zone":"Asia/Tokyo"`, `"max_attempts":1`)
+	run("--zone", "Europe/Berlin", "--yes", "--max-attempts", "4").exits(exitError, "ends a command after 1h").contains("changed")
+	r.run("schedule", "list", "--json").ok().contains(`"max_attempts":4`)
+	run("--zone", "Europe/Berlin", "--max-attempts", "-1").exits(exitUsage, "-1 attempts")
+	run("--zone", "Europe/Berlin", "--yes").exits(exitError).contains("changed")
 
 	// A line that is gone is named, and removed with --prune; what else is in the topic stays.
 	r.run("schedule", "put", "jobs", "cron-own", "@daily").ok()
@@ -183,7 +187,7 @@ func TestScheduleImportCrontab(t *testing.T) {
 	if n := strings.Count(r.run("schedule", "list", "jobs").out, "cron-"); n != 5 {
 		t.Errorf("without --yes %d of 5 schedules are left", n)
 	}
-	run("--zone", "Europe/Berlin", "--prune", "--yes").ok().contains("unchanged", "removed   cron-")
+	run("--zone", "Europe/Berlin", "--prune", "--yes").exits(exitOK, "ends a command after 1h").contains("unchanged", "removed   cron-")
 	if list := r.run("schedule", "list", "jobs").out; strings.Count(list, "cron-") != 2 || !strings.Contains(list, "cron-own") || !strings.Contains(list, "0 10 * * 1-5") {
 		t.Errorf("after --prune there is\n%s", list)
 	}
