@@ -75,7 +75,8 @@ func TestPushesAreCoalesced(t *testing.T) {
 	})
 }
 
-// Close waits for a call of the store that is under way, so that the caller may close the store then.
+// Close waits for a call of the store that is under way, so that the caller may close the store
+// then.
 func TestCloseWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &heldStore{Store: memstore.New(nil), pass: make(chan struct{})}

@@ -86,8 +86,8 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// An attribute of a newer program stays in a record that this one writes, and a block that cannot be
-// read is refused.
+// An attribute of a newer program stays in a record that this one writes, and a block that cannot
+// be read is refused.
 func TestAttributesOfANewerProgram(t *testing.T) {
 	const known, newer = `"attributes":"AQSAuJkp`, `"attributes":"AQSAuJkpYwEH"`
 	r := full()
