@@ -88,8 +88,7 @@ func (s Spec) differences(peer search, who string, loc *time.Location, from time
 			}
 		}
 		here, there := around(s.Next, change, until, loc), around(peer, change, until, loc)
-		alone := slices.DeleteFunc(slices.Clone(here), func(at int64) bool { return slices.Contains(there, at) })
-		others := slices.DeleteFunc(there, func(at int64) bool { return slices.Contains(here, at) })
+		alone, others := without(here, there), without(there, here)
 		on := "at the clock change of " + change.In(loc).Format(time.DateOnly)
 		switch {
 		case len(alone) > 0 && len(others) > 0:
@@ -114,6 +113,14 @@ func around(next search, change, until time.Time, loc *time.Location) (times []i
 		}
 		times, t = append(times, at.Unix()), at
 	}
+}
+
+// without are the times that others, which are in order, does not have.
+func without(times, others []int64) []int64 {
+	return slices.DeleteFunc(slices.Clone(times), func(at int64) bool {
+		_, found := slices.BinarySearch(others, at)
+		return found
+	})
 }
 
 // clocks says what the clock on the wall shows at some times.

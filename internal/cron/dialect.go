@@ -296,6 +296,7 @@ func (r *rules) item(p *parser, text string, l limit, d Dialect) (i item, ok boo
 		if i.step, err = strconv.Atoi(step); err != nil || i.step < 1 {
 			return i, false
 		}
+		i.step = min(i.step, LastYear) // so that no sum overflows
 	}
 	if i.from > i.to && r.wraps {
 		i.to += l.last - l.first + 1

@@ -207,3 +207,24 @@ func TestClockChangesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// What Translate returns can be parsed, whatever the text is.
+func FuzzTranslate(f *testing.F) {
+	for _, text := range []string{"0 9 * * 1/3", "0 0 22-2 ? * FRI-MON", "cron(0 9 ? * 2-6 *)", "CRON_TZ=UTC 5/9223372036854775807 0 * * ?", "@weekdays;0-SUN"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for d := range dialects {
+			translated, err := Translate(text, d)
+			if err != nil {
+				continue
+			}
+			for part := range strings.SplitSeq(translated.Text, ";") {
+				if _, err := Parse(part); err != nil {
+					t.Errorf("%s: %q became %q: %v", d, text, translated.Text, err)
+				}
+			}
+			translated.In("it", time.UTC, time.Unix(0, 0))
+		}
+	})
+}
