@@ -368,7 +368,7 @@ func Canceller(ctx context.Context, i punctual.Inspector, f *punctual.Finished) 
 	// A change is entered before it is made, and amendments afterwards, within coalesceTime.
 	from, to := f.At.Add(-recordTime), f.At.Add(coalesceTime+recordTime)
 	if !f.Delivered.IsZero() && f.Delivered.Before(from) {
-		from = f.Delivered // the message was cancelled at some time during its last lease, and ended with the lease
+		from = f.Delivered // the cancel may have come at any time of the last lease, with which the message then ended
 	}
 	all, whole, err := between(ctx, i, from, to)
 	if err == nil && !whole {

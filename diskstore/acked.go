@@ -11,8 +11,8 @@ import "context"
 // (memory.Index.Settle).
 
 const (
-	ackedKick = 2048   // from how many acked messages on maintenance is kicked to delete them
-	ackedMax  = 64_000 // beyond so many acked messages acks wait for the deletion
+	ackedKick = 2048   // with so many acked messages on disk, maintenance deletes them at once
+	ackedMax  = 64_000 // with more acked messages on disk than this, an ack waits for their deletion
 )
 
 // ensureAcks makes sure that acks survive the process. failed is why the claim log could not take

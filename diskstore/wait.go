@@ -24,8 +24,11 @@ type waiters struct {
 // waiter is a claim under way, which waits when none of its topics has a message for it.
 type waiter struct {
 	topics []string
-	until  atomic.Int64  // when the claim wakes at the latest; never while it polls, so that every message that comes then is a hint
-	hint   chan struct{} // holds one hint
+	// until is when the sleep of the claim ends by itself, in Unix milliseconds by the store's
+	// clock. While the claim polls its topics, until is the constant never, so that every message
+	// that comes meanwhile gives a hint.
+	until atomic.Int64
+	hint  chan struct{} // holds one hint
 }
 
 // add adds a claim. The caller must remove it.

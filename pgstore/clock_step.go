@@ -88,7 +88,7 @@ func (st *stepping) clockState(ctx context.Context) (storekit.ClockState, error)
 		return storekit.ClockState{}, err
 	}
 	micros, err := st.db.tick(ctx)
-	micros = max(micros, d.micros) // which a store that is only examined has not heard before
+	micros = max(micros, d.micros) // tick does not know d.micros in a store that was opened only to be examined
 	state := storekit.ClockState{Now: storekit.FromMillis(micros / 1000), Follows: "PostgreSQL server", Steps: d.steps}
 	// The second reading is later, so a small difference may be the time between the two.
 	if ahead := time.Duration(micros-d.server) * time.Microsecond; ahead > storekit.StepBeyond || st.db.clock.fake != nil {

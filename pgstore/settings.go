@@ -34,9 +34,9 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 	})
 }
 
-// Configure changes a topic's settings; see punctual.Inspector. It returns ErrOverloaded if it is
-// to make DeadRetention longer, and another transaction holds for a second a dead message that is
-// past the old one.
+// Configure changes a topic's settings; see punctual.Inspector. It returns ErrOverloaded if the
+// patch makes DeadRetention longer, and another transaction holds a dead message that is past the
+// present DeadRetention for more than a second.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
 		// A patch that is wrong by itself must not make a topic.

@@ -24,9 +24,9 @@ type Calls struct {
 	underWay sync.WaitGroup // grows only with mu held and while not closed, or by a call that is under way
 }
 
-// Begin admits a call, at whose end the caller calls End. It refuses a call of a store that is
-// closed, that has failed, and then one whose context has ended. When it returns an error, End must
-// not be called.
+// Begin admits a call, at whose end the caller calls End. It refuses the call if the store is
+// closed, if the store has failed, or if ctx has ended, and checks these in this order. When it
+// returns an error, End must not be called.
 func (c *Calls) Begin(ctx context.Context) error { return c.begin(ctx, false) }
 
 // BeginAnyway is Begin for a call that a store answers also after it has failed, such as an

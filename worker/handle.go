@@ -195,11 +195,12 @@ func (w *Worker) log(m *message, level slog.Level, text string, args ...any) {
 	logger.Log(m.ctx, level, text, args...)
 }
 
-// atStop returns o, the outcome of the handler of m, or a release in its place if the end of the
-// session has ended the handler's context, so that the handler gave up: whatever error of its own
-// it returned, such as that of a killed command, says no more. A release does not count as an
-// attempt. Success, Snooze, RetryAfter, Discard and a panic are kept, and so is the error of a
-// handler whose context had ended before.
+// atStop returns the outcome that holds for m after its handler has decided o. It is a release,
+// which does not count as an attempt, if the handler failed because the session ended: the end of
+// the session has ended the handler's context, or the session has ended and the error of the
+// handler is that of a context. Otherwise it is o. So any error of a handler that was interrupted
+// gives the message back, such as the error of a killed command, but not success, Snooze,
+// RetryAfter, Discard or a panic.
 func (m *message) atStop(o outcome) outcome {
 	if m.stop.Err() == nil || o.Settled || o.Verb != punctual.SettleRetry || o.Delay != punctual.UseBackoff || errors.As(o.Err, new(*panicError)) {
 		return o

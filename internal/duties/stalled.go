@@ -57,9 +57,10 @@ func (r *Runner) watchSchedules(ctx context.Context) {
 	}
 }
 
-// tellStalled logs what has changed since told, and brings told up to date. Schedules that have to
-// begin again become due, so that their duty does that. The time since which a schedule has its
-// problem does not count, because it may change with each time that is left out.
+// tellStalled logs which problems are new and which are over, compared with told, and updates told.
+// It ignores since when a schedule has its problem, because that may change with each time that is
+// left out. It makes each schedule due that has decided about times ahead, so that its duty lets it
+// begin again.
 func (r *Runner) tellStalled(ctx context.Context, watch *stalled.Watch, topics []string, told map[stalled.Schedule]bool) error {
 	found, err := watch.Look(ctx, topics)
 	if err != nil {

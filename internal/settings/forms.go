@@ -15,7 +15,7 @@ import (
 	"github.com/punctualmq/punctual/limits"
 )
 
-// Kind is what the value of a setting is.
+// Kind is the type of the value of a setting.
 type Kind uint8
 
 const (

@@ -29,9 +29,9 @@ const (
 // Reclaimer frees the space of deleted messages. It is for one goroutine.
 type Reclaimer struct {
 	db *DB
-	// left is how many bytes a stretch still held after its last compaction, because they are not
-	// deleted or a reader used them, by the first key of the stretch. The stretch is compacted
-	// again only when it has grown beyond that by what Run is given as least.
+	// left has, for the first key of each stretch that was compacted, how many bytes the stretch
+	// still held afterwards, because they are not deleted or a reader used them. The stretch is
+	// compacted again only when it holds more than that by the argument least of Run.
 	left map[string]uint64
 }
 

@@ -31,8 +31,7 @@ type Reading struct {
 	// Spans. It is nil when the store could not count them before the timeout, for example because
 	// there are very many.
 	Ahead []int64
-	// SchedulesRead is true if Topic.ScheduleProblems was counted, for which there may be too
-	// little time as well.
+	// SchedulesRead is true if Topic.ScheduleProblems was counted before the timeout.
 	SchedulesRead bool
 	// Space is nil when the store does not report its free space.
 	Space *storekit.Space
@@ -52,12 +51,12 @@ type Topic struct {
 	OldestReady time.Duration
 	// PushPaused and DeliveryPaused count the topics of this label that are paused.
 	PushPaused, DeliveryPaused int
-	// Schedules counts the recurring schedules of the topics. ScheduleOverdue is how long ago the
-	// earliest of those of their times came about which no duty has decided; 0 when there is none.
-	// ScheduleProblems counts those with a problem (schedule.Info), and ScheduleOverdue is also
-	// since when one has had it.
+	// Schedules counts the schedules of the topics, and ScheduleProblems those of them with a
+	// problem (schedule.Info).
 	Schedules, ScheduleProblems int64
-	ScheduleOverdue             time.Duration
+	// ScheduleOverdue is for how long a time of a schedule has waited for a duty to decide about
+	// it, or a schedule has had a problem, whichever is longest; 0 when there is neither.
+	ScheduleOverdue time.Duration
 }
 
 // Result returns the label for the outcome of an operation on one message: "done", or the code of
@@ -116,8 +115,9 @@ type Reader struct {
 const idle = 9
 
 // NewReader returns a Reader of s, or ErrUnsupported when s is not a punctual.Inspector. After
-// timeout the context of a reading ends, and the reading fails unless only Ahead is still to be
-// counted. Read then returns even if the store ignores the end of the context.
+// timeout the context of a reading ends, and the reading fails unless only Ahead and the problems
+// of schedules are still to be counted. Read then returns even if the store ignores the end of the
+// context.
 func NewReader(s punctual.Store, topics *Topics, timeout time.Duration) (*Reader, error) {
 	i, err := punctual.As[punctual.Inspector](s)
 	if err != nil {

@@ -179,7 +179,7 @@ Start here: punctual demo`,
 // below root. Commands that only have subcommands show their help.
 func explainUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if cmd.HasSubCommands() && cmd != root { // the flag may be one of a subcommand that there is not
+		if cmd.HasSubCommands() && cmd != root { // the flag may belong to a subcommand that does not exist
 			return cmp.Or(noSuchCommand(cmd, cmd.Flags().Args()), err)
 		}
 		return err
@@ -191,7 +191,7 @@ func explainUsage(root *cobra.Command) {
 
 func explainArguments(cmd *cobra.Command) {
 	switch {
-	case cmd.HasSubCommands(): // it only has those
+	case cmd.HasSubCommands(): // it takes no arguments of its own
 		cmd.Args, cmd.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	case cmd.Args == nil && cmd.Runnable():
 		cmd.Args = argumentsOf(cmd.Use)
