@@ -251,7 +251,7 @@ func (c *call) curl(m *punctual.Info) string {
 	}
 	option, body := "--data-binary", "@body"
 	if text, binary := beginning(m.Body); !c.console.options.HideBodies && !binary && text == string(m.Body) {
-		option, body = "--data-raw", string(m.Body) // which may begin with @, for --data-binary the name of a file
+		option, body = "--data-raw", string(m.Body) // the body may begin with @, which --data-binary reads as the name of a file
 	}
 	return strings.Join(append(line, option, quoted(body)), " ")
 }

@@ -147,7 +147,7 @@ func amendFound(tx *writer.Tx, f writer.Found, a *punctual.Amendment, look *data
 func detach(tx *writer.Tx, f writer.Found, change punctual.Change) (d memory.Detached, state punctual.State, err error) {
 	leased, ok := false, false
 	switch change {
-	case punctual.ChangeRequeue: // which is for dead messages alone, so lifecycle.Amend refuses it
+	case punctual.ChangeRequeue: // only a dead message is requeued, so lifecycle.Amend refuses the change
 		return d, punctual.StateScheduled, nil
 	case punctual.ChangeDelete:
 		d, ok = tx.Detach(f)

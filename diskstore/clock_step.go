@@ -46,9 +46,9 @@ type stepping struct {
 	// Calls that begin then wait for mu.
 	underWay atomic.Bool
 	last     atomic.Pointer[record.Step] // the last step; nil until the store is open
-	carry    *database.Carry             // guarded by mu: what looks for messages to move; nil once all have moved
-	found    []database.Ahead            // guarded by mu: what it has found and what has not moved yet
-	read     bool                        // guarded by mu: it has read everything
+	carry    *database.Carry             // guarded by mu: the search for messages to move; nil once all have moved
+	found    []database.Ahead            // guarded by mu: what the search has found and what has not moved yet
+	read     bool                        // guarded by mu: the search has read everything
 }
 
 // Clock returns how the store's clock stands to the machine's; see storekit.ClockKeeper.
@@ -144,7 +144,7 @@ func (s *Store) step(ctx context.Context) error {
 		return err
 	}
 	last := p.last.Load()
-	if s.reset == nil { // else somebody has asked for the step
+	if s.reset == nil { // otherwise ResetClock has asked for the step
 		s.log.Warn("the machine's clock was set back, and the store's clock has followed it", "dir", s.dir, "step", last.Count,
 			"from", storekit.FromMillis(last.From), "to", storekit.FromMillis(last.To), "leases", len(moved))
 	}

@@ -178,7 +178,7 @@ func (s *Store) endUndeliverable(ctx context.Context, undeliverable []*memory.Re
 			return nil
 		})
 		if err != nil {
-			s.index.PutBack(undeliverable[next:]) // but for those that have left memory, whose end may be on disk
+			s.index.PutBack(undeliverable[next:]) // leaves out those that have left memory, because their end may be on disk
 			return err
 		}
 		next = done

@@ -28,9 +28,9 @@ import (
 // followUp is a follow-up of a settlement, with what was decided about it.
 type followUp struct {
 	m      *punctual.NewMessage
-	id     string // that of m, or the one that was made
+	id     string // the ID of m, or the one that the store has made
 	due    int64
-	stored bool // false if the ID is in use and stays with what has it
+	stored bool // false if the ID is in use and the stored message is kept
 	// itself says that the follow-up has the topic and the ID of the settled message.
 	itself bool
 	// has is what has the ID. If itself is set, has is what will have the ID after the settlement,
@@ -178,7 +178,7 @@ func (follow followUps) store(tx *writer.Tx, replaced []memory.Detached) error {
 		}
 		t := tx.Existing(f.m.Topic)
 		switch {
-		case f.itself && f.has.State != punctual.StateNone: // this transaction has put the settled message off, or to the dead
+		case f.itself && f.has.State != punctual.StateNone: // this transaction has stored the settled message anew, with a later due time or as dead
 			found, err := tx.Find(t, f.id, nil)
 			if err != nil {
 				return err

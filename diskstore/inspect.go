@@ -273,7 +273,7 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 // span is a range of positions: from is included, to is not.
 type span struct {
 	from, to  record.Position
-	backwards bool // it is read from its end
+	backwards bool // the range is read from its end
 }
 
 // bounds returns the range of a list query.

@@ -62,7 +62,7 @@ func (s *Store) maintain(withMarks bool) error {
 	if err := s.writer.DeleteAcked(ctx); err != nil {
 		return err
 	}
-	s.clock.Now() // because nobody else may read it for a while, and a step is due by what was read
+	s.clock.Now() // because nobody else may read the clock for a while, and the last readings decide whether a step is due
 	if err := s.followClock(ctx); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (s *Store) settleStored(ctx context.Context, ss []punctual.Settlement) (err
 		if err == nil {
 			s.logOver(told.over)
 		} else if len(told.acked)+len(told.extended) > 0 {
-			err = errkind.HalfDone(err) // although the transaction may certainly not have happened
+			err = errkind.HalfDone(err) // because acks or extensions have happened in memory, even if the transaction certainly has not
 		}
 		if len(told.acked) > 0 {
 			extensions = errors.Join(extensions, s.ensureAcks(context.WithoutCancel(ctx), told.left, acks))
@@ -146,7 +146,7 @@ func (s *Store) settleStep(tx *writer.Tx, n int, st *punctual.Settlement, told *
 		return true, storekit.SettleError(st, punctual.ErrLeaseLost), nil
 	}
 	set := tx.Existing(st.Topic).Settings()
-	r := &record.Record{ID: h.ID} // enough for an ack of which nothing is told, and at most the ID kept, as the topic asks
+	r := &record.Record{ID: h.ID} // is enough for an ack of which neither the message nor the topic keeps or tells anything
 	h.Lease.AddTo(r)
 	if st.Verb != punctual.SettleAck || h.Remembers || writer.KeepsRecords(set, punctual.EventAcked) {
 		if r, err = tx.ReadHeld(h); err != nil {

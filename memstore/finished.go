@@ -14,7 +14,7 @@ import (
 // kept is what is kept of a finished message: its ID alone, or its finished record.
 type kept struct {
 	punctual.Finished
-	until int64 // when it is removed, in Unix ms; of Finished an ID alone has ID and At
+	until int64 // when the entry is removed, in Unix ms; an entry for an ID alone sets only ID and At of Finished
 	index int   // its place in keptUntil.queue
 }
 

@@ -84,9 +84,9 @@ func (l *locked) readSettings(rows scanner) error {
 type changes struct {
 	db         *database
 	updated    []*row
-	failures   [][]byte // the entry that each updated message gets added to its history; nil is none
+	failures   [][]byte // for each updated message the entry that is added to its history, or nil
 	recorded   []*row   // messages that finish, of which a finished record is kept
-	lastly     [][]byte // the entry that each record has behind the history of its message; nil is none
+	lastly     [][]byte // for each of recorded the entry that its record has behind the history of the message, or nil
 	removed    []*row   // messages of which no row stays
 	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
 	refused    bool     // an item is answered by what was found and not by a change, so the commit is to wait for the disk
@@ -161,7 +161,7 @@ func (c *changes) step() *step {
 		}
 		x.add("remember", []any{numbers, ids, until, ended}, nil)
 	}
-	if len(c.replaced) > 0 { // after the records, which are of the messages that were there before
+	if len(c.replaced) > 0 { // after save_finished, which reads the rows as they were before
 		x.add("replace", c.then.push.args(c.replaced), nil)
 	}
 	if c.refused {

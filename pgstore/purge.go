@@ -113,9 +113,9 @@ func (p *purging) step(ctx context.Context, at *purged) (next *purged, err error
 
 // purged is the answer of purge_live.sql and purge_dead.sql.
 type purged struct {
-	died    int64    // where to go on: behind this time of death, for the dead,
-	last    *string  // and behind this ID; nil when there is no more
-	number  *int32   // the topic's
+	died    int64    // for dead messages: the next step goes on behind this time of death and the ID last
+	last    *string  // the next step goes on behind this ID; nil when there is no more
+	number  *int32   // of the topic
 	ids     []string // of the messages that were locked
 	fitting int64    // how many were to be locked
 }

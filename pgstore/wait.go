@@ -595,7 +595,7 @@ func (w *waits) resumed(topic string) {
 // coming collects for each topic when a claim can find something: the first time, and the last one
 // of those that may be before a scan start.
 type coming struct {
-	overdue int64 // what is due later is before no scan start, in ms
+	overdue int64 // in ms; a message that is due at this time or later is not before any scan start
 	topics  map[string]span
 }
 

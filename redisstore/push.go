@@ -21,8 +21,8 @@ const (
 	inUseNever       = 3 // the ID is not in use, because it was just made
 	inUseReplaceDead = 4 // replace a dead message, and keep any other
 
-	flagFactor = 8   // to one of these the flags of the record are added, times flagFactor
-	ifDue      = 256 // and ifDue, to replace only a message that is due at the time in front of the record
+	flagFactor = 8   // the flags of the record, times flagFactor, are added to one of the numbers above
+	ifDue      = 256 // is added to replace only a message that is due at the time in front of the record
 )
 
 // The statuses with which push.lua answers for a message that was not simply stored.

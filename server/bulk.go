@@ -120,7 +120,7 @@ func (s bulkSlot) wait(ctx context.Context, d time.Duration) error {
 			err = ctx.Err()
 		}
 		if s.take() || err != nil {
-			return err // the caller gives the slot, taken or not
+			return err // the caller calls give in either case
 		}
 		s.give()
 		d = bulkRetry

@@ -189,7 +189,7 @@ func (w *Worker) runDuties(ctx context.Context) {
 		if err == nil {
 			if own.names != nil {
 				w.runner.Names, w.runner.Owns, w.runner.Namer, w.runner.Start = own.names, own.owns, own.namer, w.startDuty
-				_ = w.runner.Run(ctx) // the claims of the worker report the same
+				_ = w.runner.Run(ctx) // the claims of the worker get the error, too, and report it
 			}
 			return
 		}

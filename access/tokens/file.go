@@ -142,7 +142,7 @@ func Change(path string, change func([]Entry) ([]Entry, error)) error {
 	if err != nil {
 		return fmt.Errorf("change the file of tokens: %w", err)
 	}
-	defer dir.Close() // which ends the lock, too
+	defer dir.Close() // ends the lock, too
 	if err := lock(dir); err != nil {
 		return fmt.Errorf("change the file of tokens: lock %s: %w", dir.Name(), err)
 	}

@@ -212,7 +212,7 @@ func (p *DelayQueueController) Close(ctx context.Context) error {
 // endConnecting waits for a call that connects, until ctx ends. Afterwards none connects.
 func (p *DelayQueueController) endConnecting(ctx context.Context) error {
 	select {
-	case p.connecting <- struct{}{}: // it stays there
+	case p.connecting <- struct{}{}: // the token stays there, so that no call connects any more
 		return nil
 	default:
 	}

@@ -48,7 +48,7 @@ func (c copier) Handle(ctx context.Context, d *punctual.Delivery) error {
 	// The settings are read now, so that a group which was added before the message fell due gets
 	// its copy.
 	set, err := c.Settings(ctx, d.Topic)
-	if err != nil { // no attempt is used up, because the message may have one alone
+	if err != nil { // a snooze uses up no attempt, because the message may have only one
 		c.Logger.Log(ctx, LevelOf(err), "a message waits to be copied", "topic", d.Topic, "id", d.ID, "err", err)
 		return punctual.Snooze(Postponed(d, c.Backoff(ctx, d.Topic)))
 	}

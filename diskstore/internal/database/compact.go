@@ -18,10 +18,10 @@ import (
 // stretches in which at most half of the bytes are not deleted.
 
 const (
-	reclaimBytes  = 64 << 20 // how many bytes a stretch must hold at least to be compacted,
-	reclaimShare  = 4        // and it must also hold a quarter of what all files take
-	reclaimLow    = 4 << 20  // how many bytes a stretch must hold when space is low
-	reclaimLeast  = 1 << 20  // a topic with less is not examined again until more of its messages are deleted
+	reclaimBytes  = 64 << 20 // how many bytes a stretch must hold at least to be compacted
+	reclaimShare  = 4        // a stretch must also hold a quarter of what all files take
+	reclaimLow    = 4 << 20  // how many bytes a stretch must hold, in place of both, when space is low
+	reclaimLeast  = 1 << 20  // a topic whose stretches hold less is not examined again until more of its messages are deleted
 	reclaimTopics = 1000     // how many topics are examined at a time while the write lock is held
 	removedShare  = 4        // all keys of a topic are read when as many messages have left it as a quarter of those that stay
 )

@@ -88,11 +88,11 @@ type DB struct {
 	deleted []uint32
 	// large are the topics with at least largeFrom live messages.
 	large     map[*Topic]struct{}
-	largeFrom int64 // LargeTopic, but in tests
+	largeFrom int64 // LargeTopic, except in tests
 	// remembered are the finished IDs, finished the finished records.
 	remembered, finished kept
 	// entries and ordered are memory that putInOrder uses again, guarded by the write lock.
-	orderFrom int // manyWrites, but in tests
+	orderFrom int // manyWrites, except in tests
 	entries   []entry
 	ordered   []ordered
 	// changes are the IDs that transactions have changed lately.
@@ -350,7 +350,7 @@ type Limits struct {
 	// about messages after Stop.
 	Stop     record.Position
 	Messages int   // how many messages are read at most
-	Bytes    int64 // how many bytes the records may have, with Overhead for each, but for the last of them
+	Bytes    int64 // how many bytes all records but the last may have, with Overhead for each
 	Overhead int64
 }
 

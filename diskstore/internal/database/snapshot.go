@@ -83,7 +83,7 @@ func (s *Snapshot) FinishedByID(ctx context.Context, topic uint32, f func(*punct
 // another one, which is not included.
 type FinishedRange struct {
 	From, To  storekit.FinishedPlace
-	Backwards bool // it is read from its end
+	Backwards bool // the range is read from its end
 }
 
 // FinishedByEnd calls f for the finished records of a topic in a range, in the order in which they

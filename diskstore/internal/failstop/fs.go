@@ -310,7 +310,7 @@ type changeCounter struct {
 	underWay int    // changes under way; guarded by mu
 	done     uint64 // changes that have returned; guarded by mu
 	shut     bool   // guarded by mu
-	after    func() // called, with mu held, when it is shut and no change is under way; guarded by mu
+	after    func() // called, with mu held, when shut is set and no change is under way; guarded by mu
 
 	// noReads refuses the database's reads, so that a long read ends. State.WaitCalls sets it for a
 	// while, State.RefuseReads for good.

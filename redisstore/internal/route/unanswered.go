@@ -24,17 +24,17 @@ import (
 type unanswered struct {
 	caller           string
 	number, deadline int64
-	era              int64 // by which the deadline is
+	era              int64 // of the clock by which the deadline is meant
 }
 
 // unansweredCalls has the unanswered calls of a store whose copies no server refuses yet. All
 // methods are safe for concurrent use.
 type unansweredCalls struct {
-	partitions atomic.Int64 // how many partitions have such a call; most often none, and then to need not lock
+	partitions atomic.Int64 // how many partitions have such a call; while there is none, the method to takes no lock
 
 	mu     sync.Mutex
 	of     map[string][]unanswered // guarded by mu: by Partition.Tag
-	beside map[string][]string     // guarded by mu: by Partition.Tag, the keys of of with calls that change this partition, too
+	beside map[string][]string     // guarded by mu: by Partition.Tag, the tags of other partitions with calls that change this one, too
 }
 
 // refuseAtOnce is how many calls one script refuses.

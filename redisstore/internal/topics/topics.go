@@ -334,7 +334,7 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 				made = true
 			}
 		}
-		if made { // with them perhaps the topic
+		if made { // perhaps the topic was made with them, so it is read again
 			continue
 		}
 		l, done, err := r.change(ctx, topic, old, set)

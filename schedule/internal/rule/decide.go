@@ -191,7 +191,7 @@ func (s *step) overlap() {
 	if n := len(r.State.Ran); n > 0 && s.Fates[r.State.Ran[n-1]] == Live {
 		before = r.State.Ran[n-1]
 	}
-	from, to := 0, 1 // of Store, what stays
+	from, to := 0, 1 // Store[from:to] stays
 	switch {
 	case r.Overlap == OverlapReplace:
 		s.Cancel = before

@@ -244,7 +244,7 @@ func redacted(value string) string {
 		return value
 	}
 	parameters, hidden := u.Query(), u.User != nil
-	for _, name := range []string{"password", "sslpassword"} { // which PostgreSQL takes
+	for _, name := range []string{"password", "sslpassword"} { // parameters of a URL of PostgreSQL
 		if parameters.Has(name) {
 			parameters.Set(name, "xxxxx")
 			u.RawQuery, hidden = parameters.Encode(), true

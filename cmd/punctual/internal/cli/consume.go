@@ -183,7 +183,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	if err != nil {
 		return err
 	}
-	if f.count > 0 { // so that no more are claimed than there are to be
+	if f.count > 0 { // so that no more messages are claimed than the command is to handle
 		f.concurrency = int(min(int64(f.concurrency), f.count))
 	}
 	w := worker.New(s, &worker.Config{

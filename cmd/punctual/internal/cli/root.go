@@ -399,7 +399,7 @@ func (a *app) completeTopics(n int) cobra.CompletionFunc {
 // argument or --topic takes, and the values of flags whose help names them as `a|b` or `a,b`.
 func (a *app) complete(cmd *cobra.Command) {
 	_, takes, _ := strings.Cut(cmd.Use, " ")
-	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // which takes topics of another system
+	if strings.HasPrefix(strings.Trim(takes, "[("), "TOPIC") && cmd.Parent().Name() != "import" { // below import, TOPIC is a topic of another system
 		cmd.ValidArgsFunction = a.completeTopics(1)
 		if takes == "TOPIC..." {
 			cmd.ValidArgsFunction = a.completeTopics(-1)
@@ -410,7 +410,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		switch value, _ := pflag.UnquoteUsage(f); {
 		case valuesInUsage.MatchString(value):
 			complete = fixedValues(append(strings.FieldsFunc(value, func(r rune) bool { return r == '|' || r == ',' }), value)...)
-		case f.Name != "topic" || cmd.Name() == "copy": // which takes topics of its own store
+		case f.Name != "topic" || cmd.Name() == "copy": // copy takes topics of the store FROM
 			return
 		}
 		registerCompletion(cmd, f.Name, complete)
