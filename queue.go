@@ -47,8 +47,8 @@ type Queue struct {
 
 // QueueConfig adjusts a Queue. The zero value has the defaults.
 type QueueConfig struct {
-	// limits.MaxBatch is the most items that one call of the store gets, 1 to the constant
-	// limits.MaxBatch. Default 1000.
+	// MaxBatch is the most items that one call of the store gets, 1 to limits.MaxBatch. Default
+	// 1000.
 	MaxBatch int
 	// MaxPendingBytes is the most memory that pushes of single messages may hold until the store
 	// has answered. Amendments of single messages may hold as much again. A call beyond it fails

@@ -92,7 +92,7 @@ func (s *sessions) end(key string) { s.remove(func(o *session) bool { return o.k
 // endAll ends all sessions of a token that is no longer valid.
 func (s *sessions) endAll(token string) { s.remove(func(o *session) bool { return o.token == token }) }
 
-// remove ends the sessions for which the function which returns true.
+// remove ends the sessions that the function which selects.
 func (s *sessions) remove(which func(*session) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

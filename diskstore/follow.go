@@ -33,8 +33,8 @@ type followUp struct {
 	stored bool // false if the ID is in use and the stored message is kept
 	// itself says that the follow-up has the topic and the ID of the settled message.
 	itself bool
-	// has is what has the ID. If itself is set, has is what will have the ID after the settlement,
-	// without has.found.
+	// has is the holder of the ID. If itself is set, has is the one after the settlement, without
+	// has.found.
 	has holder
 }
 

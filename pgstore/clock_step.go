@@ -21,8 +21,8 @@ import (
 //
 // A claim that went by the time before could take a lease that was given after the step. So the
 // transaction waits for the claims under way, and those that come later see the step
-// (step_lock.sql). No other change depends on that, because what a settlement or a push of before
-// sets is found by its time in the future.
+// (step_lock.sql). No other change depends on that, because what a settlement or a push set
+// before the step is found by its time, which lies in the future.
 //
 // Messages are carried over the step afterwards, by their topics and in the order of their times,
 // in transactions of carryPage at most. Whoever does that may stop at any place and begin again: a

@@ -23,7 +23,7 @@ const (
 	codeUnique        = "23505"
 )
 
-// fault says what an error of the server means whose code begins with code.
+// fault says what the errors of the server mean whose codes begin with the text code.
 type fault struct {
 	code   string
 	kind   error

@@ -152,8 +152,8 @@ func (n *notifier) payloads() func(yield func(string) bool) {
 var errPooler = errors.New("a pooler is in between")
 
 // listen receives notifications until close, or until it turns out that they cannot come through.
-// It logs one warning for each time without notifications at a server that answers. Of a server
-// that does not, those who call it tell.
+// It logs one warning for each time without notifications at a server that answers. While the
+// server does not answer, the errors of calls say so.
 func (n *notifier) listen() {
 	answers, warned := false, false
 	for {

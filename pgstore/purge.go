@@ -31,7 +31,8 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	return n, err
 }
 
-// purge goes through a topic in steps, and then repeats those that have passed by messages.
+// purge goes through a topic in steps, and then repeats the steps that have left messages because
+// others held them.
 func (r *remover) purge(ctx context.Context, q punctual.PurgeQuery) (total int64, err error) {
 	micros, err := r.db.tick(ctx)
 	if err != nil {
@@ -83,7 +84,7 @@ func (p *purging) awaitHeld(ctx context.Context, again []*purged) error {
 	return nil
 }
 
-// repeat carries out steps once more, and returns those that have passed by messages again.
+// repeat carries out steps once more, and returns those that have left held messages again.
 func (p *purging) repeat(ctx context.Context, steps []*purged) (again []*purged, err error) {
 	for _, at := range steps {
 		next, err := p.step(ctx, at)

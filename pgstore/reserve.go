@@ -14,7 +14,7 @@ const (
 	// reserveAfter is how long a call that finds the pool full waits for a connection of it before
 	// it takes one of the reserve.
 	reserveAfter = 20 * time.Millisecond
-	// reserveIdle is for how long a connection of the reserve is kept that nobody uses.
+	// reserveIdle is how long an unused connection of the reserve is kept.
 	reserveIdle = 30 * time.Second
 )
 
@@ -37,8 +37,8 @@ func (db *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return db.acquireWithin(ctx, reserveAfter)
 }
 
-// acquireWithin waits so long for a connection of the pool. If the pool is full then, it takes a
-// connection of the reserve.
+// acquireWithin waits for a connection of the pool, for wait at most. If the pool is full then, it
+// takes a connection of the reserve.
 func (db *database) acquireWithin(ctx context.Context, wait time.Duration) (*pgxpool.Conn, error) {
 	short, end := context.WithTimeout(ctx, wait)
 	defer end()

@@ -44,8 +44,8 @@ func addSpan(list []span, n span) []span {
 const (
 	// stepFirst is how long the first span is that a bounded reading covers, in ms.
 	stepFirst int64 = 1000
-	// stepMost is longer than all due times are apart from each other, in ms, some thousand years.
-	// A reading of that length begins at the beginning of the topic.
+	// stepMost is longer than the time between any two due times, in ms: some thousand years. A
+	// reading of that length begins at the beginning of the topic.
 	stepMost int64 = 1 << 47
 	// stepQuick and stepSlow are how long a bounded reading may take, in ms, until the next one
 	// covers more or less.

@@ -435,11 +435,11 @@ func (w *waits) endRead(name string, r readResult, seen readState) {
 	w.offer(t, now)
 }
 
-// notice records that a claim may find something in a topic: the first of it at the beginning of
-// in, and what of it is before the scan start not behind the end of in. A reading under way brings
-// no scan start behind raisedTo, so what comes later than that needs no note, and the many messages
-// that come in time keep no scan start where it is. For newCompanions it records that there are
-// some.
+// notice records that a claim may find something in a topic. in begins at the first place where it
+// may, and ends at the last such place before the scan start, or later. A reading under way brings
+// no scan start behind raisedTo, so places behind that need no record, and the many messages that
+// come in time do not keep the scan start where it is. With the name newCompanions, notice records
+// that there are new companions.
 func (w *waits) notice(name string, in span) {
 	if name == newCompanions {
 		w.arrivals.Tell()
@@ -455,9 +455,9 @@ func (w *waits) notice(name string, in span) {
 	w.put(t, in, max(t.scanStart, t.raisedTo))
 }
 
-// found records that a search has found something in a topic, the first of it at the beginning of
-// in. Unlike notice it changes nothing behind the scan start, from where a backlog is claimed in
-// the order of its due times.
+// found records that a search has found something in a topic, in the span in. Unlike notice it
+// changes nothing behind the scan start, from where a backlog is claimed in the order of its due
+// times.
 func (w *waits) found(name string, in span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// maxProblems is how many problems a storekit.CheckReport holds at most.
+// maxProblems bounds CheckReport.Problems, because damage may concern every message. Further
+// problems are left out.
 const maxProblems = 100
 
 // Check reads all messages and finished records of all topics; see storekit.Checker. It may run

@@ -196,9 +196,9 @@ func (d *deletion) companions(ctx context.Context, l *topics.Layout) error {
 }
 
 // empty empties all partitions, partition 0 last, and reports whether it could. It could not if the
-// settings have changed meanwhile, or those of the topic that it belongs to, unless that has
-// version as or as is 0; or if the topic has a companion, or follow-ups that nobody has forwarded.
-// In partition 0 stays a token that is not below any that was given.
+// settings have changed meanwhile, if the topic has a companion, or if it has follow-ups that
+// nobody has forwarded. as, unless it is 0, is the version that the topic to which a companion
+// belongs must have. In partition 0 stays a token that is not below any that was given.
 func (d *deletion) empty(ctx context.Context, l *topics.Layout, as int64) (bool, error) {
 	above := l.Token
 	of, _ := storekit.Companion(d.topic)

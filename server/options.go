@@ -101,9 +101,9 @@ type Limits struct {
 	// large answers take in memory at once. With an Authenticator one client may have as much of it
 	// as it leaves free, so at most half. Default 256 MiB.
 	MaxMemory int64
-	// limits.MaxBatch bounds the items of a request. Default limits.MaxBatch.
+	// MaxBatch bounds the items of a request. Default limits.MaxBatch.
 	MaxBatch int
-	// limits.MaxClaim bounds the messages of a claim that is not a stream. Default limits.MaxClaim.
+	// MaxClaim bounds the messages of a claim that is not a stream. Default limits.MaxClaim.
 	MaxClaim int
 	// MaxTopics bounds the topics that clients can make by pushes, follow-ups, schedules and
 	// settings. A topic that does not exist is an ErrOverloaded when the store has so many. Those

@@ -35,9 +35,9 @@ type route struct {
 	params        []param
 	body          bodyKind
 	mayHaveNoBody bool // the body can be left out
-	// request and answer are values of the types of the bodies in JSON, from which types the
-	// OpenAPI description is made; nil for none. A request that is not the zero value is also the
-	// example in the description.
+	// request and answer are values of the types of the bodies in JSON; nil for none. The OpenAPI
+	// description is made from these types, and a request that is not the zero value is also the
+	// example there.
 	request, answer any
 	// compact says that the request's body can be in wire.TypeCompact; forms are the forms that the
 	// answer's body can have beside the JSON of answer.

@@ -88,8 +88,8 @@ type inflight struct {
 	// isolated has the topics whose leases are renewed in calls of their own, because a call for
 	// several topics took long. A topic leaves it when a renewal of it was in time. Guarded by mu.
 	isolated map[string]bool
-	// failing has the topics of which the latest call that renewed had a failure, be it of this
-	// topic or of another one. Guarded by mu.
+	// failing has the topics whose latest call for renewals had a failure, of this topic or of
+	// another one. Guarded by mu.
 	failing map[string]bool
 }
 

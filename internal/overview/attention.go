@@ -83,8 +83,8 @@ const (
 	// unread is how long an event waits at least before there is a finding that nobody reads the
 	// events of its topic.
 	unread = time.Minute
-	// veryLate is from how many times a topic's LateAfter on lateness is bad and not only a
-	// warning.
+	// veryLate, times a topic's LateAfter, is the lateness from which on a topic is bad and not
+	// only a warning.
 	veryLate = 60
 	// mostOfKind is how many findings of a kind that each topic may have are shown beside one that
 	// sums up the others (see fewest).

@@ -28,8 +28,8 @@ type cached[T any] struct {
 	fresh   time.Time     // guarded by mu: until when the answer is used
 	running chan struct{} // guarded by mu: closed when the reading under way ends; nil when there is none
 	used    time.Time     // guarded by mu: when somebody asked last
-	// expired says that expire was called during the reading under way, rests with the least of
-	// which times. Both are guarded by mu.
+	// expired says that expire was called during the reading under way. rests is then the least
+	// times that expire was given. Both are guarded by mu.
 	expired bool
 	rests   time.Duration
 }

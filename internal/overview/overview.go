@@ -174,8 +174,8 @@ const (
 	// examineEach is how long the answer of a store's storekit.Examiner about its disk or servers
 	// is used at least, unless it failed.
 	examineEach = 30 * time.Second
-	// stalledEach is how long it is used at least which schedules do not come. Reading them is
-	// bounded by package stalled.
+	// stalledEach is how long the list of schedules that do not come is used at least. Package
+	// stalled bounds the reading of that list.
 	stalledEach = 10 * time.Second
 )
 
@@ -256,7 +256,7 @@ func (r *Reader) Expire() {
 }
 
 // Recount makes the next Read count the topics anew, because something small has changed. A count
-// that is under way goes on, and is the last one only for callers that wait for it. A costly survey
+// that is under way goes on, but only the callers that wait for it get its answer. A costly survey
 // is not made anew before ten times as long as the last one took has passed.
 func (r *Reader) Recount() {
 	r.nextDue.expire(0)

@@ -79,7 +79,7 @@ type Limits struct {
 	// MaxBody bounds the body of one message, MaxRequest that of one request, in bytes.
 	MaxBody    int64 `json:"max_body"`
 	MaxRequest int64 `json:"max_request"`
-	// limits.MaxBatch bounds the items of one request, limits.MaxClaim the messages of one claim.
+	// MaxBatch bounds the items of one request, MaxClaim the messages of one claim.
 	MaxBatch int `json:"max_batch"`
 	MaxClaim int `json:"max_claim"`
 	// MaxWait bounds how long a claim waits, MaxWindow how many messages of a stream are unsettled.

@@ -421,9 +421,9 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// removeBefore deletes the segments older than num, the newest of them first. One that a failed
-// replacement has left, and that was never synced, is gone before the synced one ahead of it: Read
-// would take it for damaged if it were the oldest.
+// removeBefore deletes the segments older than num, the newest of them first. A segment that a
+// failed replacement has left may never have been synced. If the synced segment before it were
+// deleted first, it would be the oldest, and Read would take it for damaged.
 func (l *Log) removeBefore(num int) error {
 	segments, err := Segments(l.FS, l.Dir)
 	if err != nil {

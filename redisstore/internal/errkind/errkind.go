@@ -55,16 +55,17 @@ var kinds = []Kind{
 	{"ERR unknown command", punctual.ErrUnsupported, false, "the server does not know a command: it is a Sentinel (redis+sentinel://), or older than Redis 6.2"},
 }
 
-// LateMark begins the error of a script that refuses its call as late; the script's time follows,
-// in ms, and how many steps of the clock it is from. lua/call.lua says when.
+// LateMark begins the error of a script that refuses its call as late. Behind it stand the script's
+// time, in ms, and how many steps the store's clock had made by then. lua/call.lua says when a call
+// is late.
 const LateMark = "PUNCTUAL_LATE "
 
 // ErrLate is the error of a copy that a script has refused, mostly because the deadline of its call
 // was past or too far ahead. The copy has changed nothing but, perhaps, the clock of its partition.
 var ErrLate = fmt.Errorf("late: %w", punctual.ErrOverloaded)
 
-// LateTime returns the time, in ms, of the script that refused a copy as late, and by how many
-// steps of the clock. It returns zeros if the error does not name them.
+// LateTime returns the time, in ms, of the script that refused a copy as late, and how many steps
+// the store's clock had made by then. It returns zeros if the error does not name them.
 func LateTime(err error) (ms, era int64) {
 	_, text, _ := strings.Cut(err.Error(), LateMark)
 	at, steps, _ := strings.Cut(text, " ")

@@ -286,7 +286,7 @@ func (h *Health) Check() {
 	switch {
 	case err == nil, errors.Is(err, punctual.ErrDurability), errors.Is(err, punctual.ErrUnsupported):
 		h.Refuse(err)
-	case errors.Is(err, punctual.ErrUnreachable): // nothing is known then, so pushes pass or are refused as before; those who call the server tell
+	case errors.Is(err, punctual.ErrUnreachable): // nothing is known then, so pushes pass or are refused as before, and the errors of calls say why
 		h.o.Logger.Debug("redis store: check of the server", "error", err)
 	default:
 		h.o.Logger.Warn("redis store: check of the server", "error", err)

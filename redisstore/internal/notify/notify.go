@@ -114,8 +114,8 @@ func (l *Listener) wake() {
 }
 
 // listen makes one connection after the other, until Close. It logs one warning for each time
-// without notifications at a server that answers. Of a server that does not, those who call it
-// tell.
+// without notifications at a server that answers. While the server does not answer, the errors of
+// calls say so.
 func (l *Listener) listen() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()

@@ -59,8 +59,8 @@ local function cancel(id, from, at)
   return WAS_CANCELLED, 0
 end
 
--- move gives a message a new first due time, which a delay leads to since a time, or which somebody
--- named if that is 0.
+-- move gives a message the first due time due. since is when the delay began at whose end the
+-- message is due, or 0 if somebody named the due time.
 local function move(id, st, from, due, since)
   begin_change()
   st.due, st.first, st.since, st.moved = due, due, since, true

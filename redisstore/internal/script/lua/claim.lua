@@ -38,8 +38,9 @@ end
 
 -- ids_again returns the IDs that the call leased before, and perhaps others. Messages under compact
 -- leases are found by the score of these, and those that were cancelled since by the end of the
--- leases, because a cancel gives a message a state and that score. A step of the clock, which set
--- it back by stepped, does so with all leases, and moves some by that.
+-- leases, because a cancel gives a message a state and that score. If the clock has stepped back
+-- since, by stepped, the step has given all leases a state and the end as score, and has moved some
+-- of them by stepped.
 local function ids_again(stepped)
   if kept.ids then return cmsgpack.unpack(kept.ids) end
   local ids = call('ZRANGEBYSCORE', L, kept.score, kept.score)
