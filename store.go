@@ -36,8 +36,9 @@ import (
 // after a crash as well.
 //
 // Times are judged by the store's clock (P8): delays count from it, and no claim returns a message
-// before its due time by it (P2). The clock never runs backwards. All times are whole milliseconds;
-// due times are rounded up, the clock is rounded down.
+// before its due time by it (P2). The clock does not run backwards, but for a step that the store
+// records (storekit.ClockKeeper). All times are whole milliseconds; due times are rounded up, the
+// clock is rounded down.
 //
 // A store checks its arguments before it changes anything, and every method checks in the same
 // order. The first of these faults is the error of the call:

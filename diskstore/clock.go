@@ -7,7 +7,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// clock is the store's clock (P8), which does not run backwards across a restart either.
+// clock is the store's clock (P8), which does not run backwards, not across a restart either, but
+// for a step.
 type clock struct{ *storekit.SteadyClock }
 
 // ms returns the current time in whole Unix milliseconds, rounded down.

@@ -9,9 +9,9 @@ import (
 
 // clock is what this process knows of the store's clock, which is that of the server (P8).
 // Statements are given the latest time that this process has heard, so that nobody here sees the
-// clock run backwards. Between two answers the process measures by the machine's clock how much
-// time has passed: it sleeps by that, and puts such a guess into new IDs. The server alone decides
-// what is due.
+// clock run backwards, but for a step. Between two answers the process measures by the machine's
+// clock how much time has passed: it sleeps by that, and puts such a guess into new IDs. The server
+// alone decides what is due.
 type clock struct {
 	// fake is the time of a test, in place of the server's; nil otherwise.
 	fake storekit.Clock

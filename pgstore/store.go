@@ -264,7 +264,7 @@ func (db *database) micros(into *int64) func(scanner) error {
 }
 
 // Now returns the time of the store's clock (P8), in whole milliseconds: that of the server, made
-// never to run backwards.
+// not to run backwards but for a step (storekit.ClockKeeper).
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, s, "now", "", nil, func() (time.Time, error) {
 		micros, err := s.db.tick(ctx)

@@ -256,7 +256,6 @@ func ForecastStart(q punctual.ForecastQuery, now int64) (int64, error) {
 }
 
 // Errorf returns an error that wraps kind and begins with the formatted sentence.
-// Errorf returns an error that wraps kind and begins with the formatted sentence.
 func Errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kind)
 }

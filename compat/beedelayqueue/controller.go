@@ -270,7 +270,8 @@ func (p *DelayQueueController) workDone() {
 	}
 }
 
-// GetTime returns the time by the store's clock, in the local time zone. It never runs backwards.
+// GetTime returns the time by the store's clock, in the local time zone. That clock does not run
+// backwards, but for a step (storekit.ClockKeeper).
 func (p *DelayQueueController) GetTime() (*time.Time, error) {
 	ctx, end := context.WithTimeout(context.Background(), callTimeout)
 	defer end()
