@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# cron-parser 5.10.6, which BullMQ 6.7 takes its patterns with: a step in the weekdays that begins at
+# cron-parser 5.10.3, with which BullMQ 6.7.0 reads its patterns: a step in the weekdays that begins at
 # one number, N/step, goes on to 7, and 7 is Sunday again. So "0 9 * * 1/3" is Monday, Thursday and
 # Sunday, "0 9 * * 5/2" Friday and Sunday. In cron (as 1-6/3) and in robfig/cron the week ends with 6,
 # so that neither has the Sunday. Whoever moves such a pattern loses a day, or gains one.
 #
-# Needs node and npm. Run on 2026-11-29 with node 20 and cron-parser 5.10.6; seen:
+# Needs node and npm. Run on 2026-11-29 with node 20 and cron-parser 5.10.3; seen:
 #   0 9 * * 1/3: Sun Mon Thu
 #   0 9 * * 1-6/3: Mon Thu
 #   0 9 * * 5/2: Sun Fri
@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 npm init -y >/dev/null
-npm install --silent --no-audit --no-fund cron-parser@5.10.6
+npm install --silent --no-audit --no-fund cron-parser@5.10.3
 cat >show.js <<'JS'
 const { CronExpressionParser } = require('cron-parser');
 const names = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
