@@ -120,7 +120,7 @@ var architecture = map[string]rule{
 		ours:    []string{"limits", ".", "schedule", "bulk", "access", "audit", "storekit", "internal/answers", "internal/batch", "internal/consumers", "internal/httproute", "internal/settings", "internal/stalled", "internal/wire"},
 		outside: []string{"golang.org/x/time"},
 	},
-	"console": {ours: []string{"event", ".", "schedule", "bulk", "access", "audit", "storekit", "internal/consumers", "internal/httproute", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},
+	"console": {ours: []string{"event", ".", "schedule", "bulk", "access", "audit", "storekit", "internal/consumers", "internal/cron", "internal/httproute", "internal/notation", "internal/overview", "internal/settings", "internal/wire"}},
 	"internal/wire": {
 		ours:    []string{"limits", ".", "schedule", "bulk", "storekit", "internal/cron", "internal/notation", "internal/settings", "internal/wire/compact"},
 		outside: []string{"github.com/go-json-experiment/json", "google.golang.org/protobuf"},

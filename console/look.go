@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/cron"
 )
 
 // look is a reader's choice of language, colours and time zone.
@@ -65,7 +66,7 @@ func zoneCalled(name string) (*time.Location, error) {
 	if strings.EqualFold(name, "local") {
 		return time.Local, nil
 	}
-	zone, err := time.LoadLocation(name)
+	zone, err := cron.LoadZone(name)
 	if err != nil {
 		return nil, fmt.Errorf("time zone %q is not known: use a name like UTC, Europe/Berlin or Asia/Shanghai: %w", name, punctual.ErrInvalid)
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/punctualmq/punctual/internal/cron"
 )
 
 // moment is an instant in the forms in which pages show it.
@@ -95,7 +97,7 @@ func stamp(t time.Time, zone *time.Location) string {
 // InZone writes an instant by the clock of the time zone with this name, such as Mon 2026-11-23
 // 09:02:11 CET. It returns "" if this program does not know the zone.
 func (f *frame) InZone(t time.Time, name string) string {
-	zone, err := time.LoadLocation(name)
+	zone, err := cron.LoadZone(name)
 	if err != nil {
 		return ""
 	}

@@ -252,11 +252,14 @@ func (s Spec) Zone() string { return s.zone }
 
 // LoadZone is the zone of the IANA time zone database with that name. "" is UTC. The error says how
 // a name is written. The name "Local" is refused, because it means another zone on another machine.
+// A former name of a zone that the machine's files lack is that zone in these files, so that both
+// names mean the same: Debian 13 and newer have no Canada/Central, and the copy in the program may
+// be of another year than their America/Winnipeg.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New(`zone "Local" is another one on each machine: name it like Europe/Berlin`)
 	}
-	loc, err := time.LoadLocation(name)
+	loc, err := time.LoadLocation(presentName(name, zoneFolders()))
 	if err != nil {
 		return nil, &UnknownZoneError{name}
 	}

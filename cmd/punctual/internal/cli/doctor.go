@@ -13,6 +13,7 @@ import (
 	"github.com/punctualmq/punctual/cmd/punctual/internal/cli/term"
 	"github.com/punctualmq/punctual/cmd/punctual/internal/cli/view"
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/internal/stalled"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/pgstore"
@@ -48,6 +49,7 @@ Doctor changes nothing, except that it makes and removes one small file on a dis
 				schedules, err = examineSchedules(ctx, s.alsoOpen, p)
 				findings = append(findings, schedules...)
 			}
+			findings = append(findings, storekit.Finding{Name: "zone data", Value: cron.ZoneData(), Severity: storekit.SeverityGood})
 			return errors.Join(err, a.showFindings(findings), badFindings(findings))
 		}),
 	}

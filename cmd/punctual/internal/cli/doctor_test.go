@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/punctualmq/punctual/diskstore"
+	"github.com/punctualmq/punctual/internal/cron"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/internal/wire"
 	"github.com/punctualmq/punctual/sharedstore"
@@ -90,7 +91,7 @@ func TestDoctorOnStoresThatDoNotOpen(t *testing.T) {
 }
 
 func TestDoctorOnOtherStores(t *testing.T) {
-	runOn(t, "mem:", "doctor").exits(exitOK).prints("! warning  durability  volatile\n                       messages are gone when their process ends: use another store for those that matter\n")
+	runOn(t, "mem:", "doctor").exits(exitOK).prints("! warning  durability  volatile\n                       messages are gone when their process ends: use another store for those that matter\n✓ good     zone data   " + cron.ZoneData() + "\n")
 	runOn(t, "mem:here", "doctor").exits(exitUsage, "no place")
 	runOn(t, "disk:", "doctor").exits(exitUsage, "disk:PATH")
 	runOn(t, "tape:x", "doctor").exits(exitUsage, "no known kind")
@@ -163,7 +164,7 @@ func TestDoctorShowsWhatItHas(t *testing.T) {
 	}}}
 	code := a.run(t.Context(), []string{"--store", "x:", "doctor"})
 	r := result{t, nil, code, out.String(), errs.String()}
-	r.exits(exitError, "out of reach").prints("✓ good     one       fine ✓ good two �[2J\n✗ bad      eviction  allkeys-lru\n                     set it\n")
+	r.exits(exitError, "out of reach").prints("✓ good     one        fine ✓ good two �[2J\n✗ bad      eviction   allkeys-lru\n                      set it\n✓ good     zone data  " + cron.ZoneData() + "\n")
 	if !strings.Contains(r.err, "eviction") {
 		t.Errorf("standard error %q does not say what is bad", r.err)
 	}

@@ -54,7 +54,7 @@ func TestZone(t *testing.T) {
 	} {
 		r := newRig(t)
 		r.env["TZ"] = "Europe/Berlin" // whose clocks skip the time, too
-		r.run("push", "t", "x", "--id", "a", "--at", at, "--zone", "Europe/Berlin").ok()
+		r.run("push", "t", "x", "--id", "a", "--at", at, "--zone", "Europe/Berlin").exits(exitOK)
 		if m, err := r.store.Get(t.Context(), "t", "a"); err != nil || stamp(m.Due) != want {
 			t.Errorf("%s in Berlin is %s, %v; want %s", at, stamp(m.Due), err, want)
 		}

@@ -182,7 +182,7 @@ func whenItComes(t *schedule.Times, zone string, now time.Time) string {
 
 // zoneOf is the zone of a schedule for showing its times; UTC if it is not known here.
 func zoneOf(name string) *time.Location {
-	if loc, err := time.LoadLocation(name); err == nil {
+	if loc, err := cron.LoadZone(name); err == nil {
 		return loc
 	}
 	return time.UTC
