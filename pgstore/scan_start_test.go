@@ -49,6 +49,8 @@ func TestScanStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
+	// Otherwise a vacuum between the snapshot's end and the readings may remove what they count.
+	run(t, conn.Conn(), "ALTER TABLE "+pgx.Identifier{s.opt.Schema, "message"}.Sanitize()+" SET (autovacuum_enabled = off)")
 	finishOverdue(t, s, 1)
 	run(t, conn.Conn(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT identity FROM "+pgx.Identifier{s.opt.Schema}.Sanitize()+".store")
 	finishOverdue(t, s, 1000)
@@ -433,7 +435,7 @@ func TestScanStartRisesBesidePushes(t *testing.T) {
 	seen := s.waits.beginRead([]string{"orders"}, true)["orders"]
 	pushOrders(t, s, 1, 0)
 	s.waits.endRead("orders", readResult{at: never, scanStart: result}, seen)
-	if got := scanStartOf(s); got != result {
+	if got := scanStartOf(s); got < result { // a later reading of the store's own may have raised it further
 		t.Errorf("a reading during which a message was pushed has left the scan start at %d; want %d", got, result)
 	}
 	// What comes before the new scan start is not lost.

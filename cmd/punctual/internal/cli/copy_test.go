@@ -239,7 +239,7 @@ func TestCopyOfUsedUpAttempts(t *testing.T) {
 	if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "jobs", ID: "a", MaxAttempts: 1}, {Topic: "jobs", ID: "b", MaxAttempts: 3}}); err != nil {
 		t.Fatal(err)
 	}
-	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"jobs"}, Max: 2, Lease: 10 * time.Millisecond})
+	ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"jobs"}, Max: 2, Lease: 10 * time.Millisecond, Wait: 10 * time.Second}) // due within a millisecond
 	if err != nil || len(ds) != 2 {
 		t.Fatal(ds, err)
 	}
