@@ -248,9 +248,7 @@ func (c *call) showFormOf(p *scheduleFormPage, s schedule.Schedule) error {
 			p.Was[name] = c.field("was_" + name)
 		}
 	}
-	for _, a := range &wire.AttributeFields {
-		p.Attributes = append(p.Attributes, a.Name)
-	}
+	p.Attributes = wire.AttributeNames()
 	p.Overlaps = c.choices("overlap.", []string{"skip", "allow", "replace"}, p.Fields["overlap"])
 	p.Missed = c.choices("missed.", []string{"latest", "all", "none"}, p.Fields["missed"])
 	if c.form.Has("was_spec") { // the fields of the form were sent

@@ -45,6 +45,15 @@ var AttributeFields = [...]AttributeField{
 	},
 }
 
+// AttributeNames are the names of all attributes.
+func AttributeNames() []string {
+	names := make([]string, len(AttributeFields))
+	for i := range AttributeFields {
+		names[i] = AttributeFields[i].Name
+	}
+	return names
+}
+
 // attributesOf returns the attributes of a message as they stand in JSON.
 func attributesOf(a storekit.Attributes) (out Attributes) {
 	for _, f := range &AttributeFields {

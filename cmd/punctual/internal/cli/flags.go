@@ -68,15 +68,6 @@ func attributeFlags(flags *pflag.FlagSet, a *wire.Attributes) {
 	}
 }
 
-// attributeNames are the names of all attributes, as a list.
-func attributeNames() string {
-	names := make([]string, len(wire.AttributeFields))
-	for i, f := range &wire.AttributeFields {
-		names[i] = f.Name
-	}
-	return strings.Join(names, ", ")
-}
-
 // givenDurationVar adds a flag that leaves p nil unless it is given.
 func givenDurationVar(flags *pflag.FlagSet, p **time.Duration, name, usage string) {
 	parsedVar(flags, p, name, usage, "duration", func(s string) (*time.Duration, error) {

@@ -50,7 +50,7 @@ func newScheduleSync(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync FILE|-",
 		Short: "Make the schedules those that a file declares",
-		Long:  fmt.Sprintf(scheduleSyncHelp, attributeNames()),
+		Long:  fmt.Sprintf(scheduleSyncHelp, strings.Join(wire.AttributeNames(), ", ")),
 		Example: `  punctual schedule sync schedules.yaml --dry-run
   punctual schedule sync schedules.yaml --prune pause
   punctual schedule sync - --prune delete < schedules.yaml`,
