@@ -19,8 +19,8 @@ const yearsAhead = 2
 
 // In returns the expression for a zone, with what is to say of the schedule that where names: that
 // it was written anew, and the clock changes within two years of from at which the program of the
-// dialect comes at other times than Punctual. What the dialects EventBridge, Quartz and Spring do
-// there it does not know. For cron it writes an expression that comes at cron's times.
+// dialect comes at other times than Punctual. Clock changes are not compared for EventBridge,
+// Quartz and Spring. For cron it writes an expression that comes at cron's times.
 func (t Translation) In(where string, loc *time.Location, from time.Time) (text string, findings []Finding) {
 	parts := strings.Split(t.Text, ";")
 	var differences []string

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -37,10 +38,13 @@ const (
 	bullPriority        // unless 0
 )
 
-var bullFields = []string{"name", "data", "opts", "timestamp", "atm", "attemptsMade", "failedReason", "parentKey", "rjk", "priority"}
+var bullFields = []string{
+	bullName: "name", bullData: "data", bullOpts: "opts", bullCreated: "timestamp", bullAttempts: "atm", bullMade: "attemptsMade",
+	bullError: "failedReason", bullParent: "parentKey", bullSchedule: "rjk", bullPriority: "priority",
+}
 
-// What a job carries that a message does not is kept in these headers and in headerBullName. A job
-// whose ID a message cannot have gets it as bullmq-id.
+// These headers and headerBullName keep what a job has and a message has not. If a message cannot
+// have the ID of its job, the header bullmq-id has that ID.
 const (
 	bullHeaderQueue    = "bullmq-queue"
 	bullHeaderAttempts = "bullmq-attempts-made"
@@ -80,11 +84,13 @@ func (s *source) describeBull(prefix string) {
 	s.read = s.readBull
 }
 
-// bullName tells the queue of the key of its last ID. No name of a queue has a colon, because
-// BullMQ refuses it; one of Bull that has is found when it is named.
-func (o *redisOrigin) bullName(key string) (string, bool) {
-	name := strings.TrimSuffix(strings.TrimPrefix(key, o.opt.Prefix+":"), ":id")
-	return name, !strings.Contains(name, ":")
+// bullQueues returns the queues that have a key with this end. No name of a queue has a colon,
+// because BullMQ refuses it; a queue of Bull whose name has one is found when it is named.
+func (o *redisOrigin) bullQueues(ctx context.Context, prefix, end string) ([]string, error) {
+	return o.scan(ctx, globEscape(prefix)+":*:"+end, func(key string) (string, bool) {
+		name := strings.TrimSuffix(strings.TrimPrefix(key, prefix+":"), ":"+end)
+		return name, !strings.Contains(name, ":") // else it is the key of a job or a scheduler
+	})
 }
 
 // readBull makes the message of a job. A job that belongs to a flow or a job scheduler is refused,

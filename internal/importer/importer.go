@@ -190,6 +190,14 @@ func newImporter(from origin, o *Options) *Importer {
 	return &Importer{from: from, opt: o, run: storekit.NewID(time.Now()), seen: map[string]bool{}}
 }
 
+// HasTypes reports whether each message of a system has a type, which Options.ByType makes its
+// topic.
+func (k Kind) HasTypes() bool { return k == Asynq || k == BullMQ || k == River }
+
+// NamesMessages reports whether programs name each message of a system, so that Options.IDFrom has
+// no place.
+func (k Kind) NamesMessages() bool { return k == Postgres || k == BeeDelayQueue }
+
 func (o *Options) setDefaults() {
 	if o.DedupeWindow == 0 {
 		o.DedupeWindow = DefaultDedupeWindow
@@ -272,13 +280,13 @@ func (o *Options) checkTopics() error {
 	if o.Topic != "" && (o.ByType || len(o.Topics) > 0) || o.ByType && len(o.Topics) > 0 {
 		return storekit.Invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
 	}
-	if o.ByType && o.Kind != Asynq && o.Kind != BullMQ && o.Kind != River {
+	if o.ByType && !o.Kind.HasTypes() {
 		return storekit.Invalidf("only asynq's tasks and the jobs of BullMQ and River have types")
 	}
 	if len(o.TopicOf) > 0 && !o.ByType {
 		return storekit.Invalidf("topics for types (--topic-of) go with --by-type")
 	}
-	if o.IDFrom != "" && (!strings.HasPrefix(o.IDFrom, "/") || o.Kind == Postgres || o.Kind == BeeDelayQueue) {
+	if o.IDFrom != "" && (!strings.HasPrefix(o.IDFrom, "/") || o.Kind.NamesMessages()) {
 		return storekit.Invalidf("ID from %q: use a JSON pointer such as /order/no, with a kind that does not name its messages itself", o.IDFrom)
 	}
 	topics := slices.AppendSeq(slices.AppendSeq([]string{o.Topic}, maps.Values(o.Topics)), maps.Values(o.TopicOf))

@@ -50,7 +50,7 @@ func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 	case Redisson:
 		names, err = o.scan(ctx, redissonSet+"*", redissonName)
 	case BullMQ:
-		names, err = o.scan(ctx, globEscape(o.opt.Prefix)+":*:id", o.bullName)
+		names, err = o.bullQueues(ctx, o.opt.Prefix, "id")
 	}
 	if err != nil {
 		return nil, fault(err, "look for what is there")
@@ -471,7 +471,10 @@ func (p *pager) next() int64 {
 func (p *pager) saw(es []*entry) {
 	bytes := 0
 	for _, e := range es {
-		bytes += len(e.member) + len(strings.Join(e.task.values, "")) + len(e.row.body)
+		bytes += len(e.member) + len(e.row.body)
+		for _, value := range e.task.values {
+			bytes += len(value)
+		}
 	}
 	if bytes > pageBytes {
 		p.size = max(1, p.size*pageBytes/bytes)

@@ -312,9 +312,11 @@ func bullSchedules(ctx context.Context, client redis.UniversalClient, o Schedule
 	queues := o.Queues
 	if len(queues) == 0 {
 		var err error
-		if queues, err = bullQueues(ctx, client, o.Prefix); err != nil {
-			return nil, nil, err
+		if queues, err = (&redisOrigin{client: client}).bullQueues(ctx, o.Prefix, "repeat"); err != nil {
+			return nil, nil, fmt.Errorf("look for BullMQ's queues: %w", err)
 		}
+		slices.Sort(queues)
+		queues = slices.Compact(queues)
 	}
 	r := newSchedules(&o)
 	for _, queue := range queues {
@@ -334,19 +336,6 @@ func bullSchedules(ctx context.Context, client redis.UniversalClient, o Schedule
 		}
 	}
 	return r.all, r.findings, nil
-}
-
-// bullQueues are the queues that have schedulers, sorted.
-func bullQueues(ctx context.Context, client redis.UniversalClient, prefix string) ([]string, error) {
-	queues, err := (&redisOrigin{client: client}).scan(ctx, globEscape(prefix)+":*:repeat", func(key string) (string, bool) {
-		name := strings.TrimSuffix(strings.TrimPrefix(key, prefix+":"), ":repeat")
-		return name, !strings.Contains(name, ":") // else it is a scheduler of the name "repeat"
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for BullMQ's queues: %w", err)
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues), nil
 }
 
 // globEscape has a text stand for itself in a pattern of SCAN.

@@ -67,8 +67,8 @@ type entry struct {
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
 	// own is the ID that the other system or the body has for the message. It is empty where nobody
-	// chose it and the ID here is made from the message. spare is made from the message, for one
-	// whose own ID cannot be kept.
+	// chose it and the ID here is made from the message. The ID spare is made from the message,
+	// too, and is used if the ID own cannot be kept.
 	own, spare string
 	// deadline is the time from which on the message is of no use, or zero.
 	deadline time.Time
@@ -217,7 +217,7 @@ func (im *Importer) newSource(name, part string) *source {
 		}
 		return m, p
 	}
-	s.renames = s.kind == Asynq || s.kind == BullMQ || im.opt.IDFrom != ""
+	s.renames = s.tasks != "" || im.opt.IDFrom != ""
 	return s
 }
 

@@ -85,10 +85,10 @@ func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	flags.StringVar(&f.rejects, "rejects", "", "write what is left where it is to this `FILE`, one JSON object per line")
 	durationVar(flags, &f.opt.DedupeWindow, "dedupe-window", "how long a run that was killed can be resumed; the duplicate window of the topics is set to at least this `DURATION` (7d)")
 	flags.StringVar((*string)(&f.opt.Uncertain), "uncertain", "leave", "what to do with messages that an earlier run took, and perhaps stored, too long ago: `leave|push|drop|return`")
-	if f.opt.Kind != importer.Postgres && f.opt.Kind != importer.BeeDelayQueue {
+	if !f.opt.Kind.NamesMessages() {
 		flags.StringVar(&f.opt.IDFrom, "id-from", "", "the field of a JSON body that becomes the message's ID: a JSON `POINTER` such as /order/no")
 	}
-	if f.opt.Kind == importer.Asynq || f.opt.Kind == importer.BullMQ || f.opt.Kind == importer.River {
+	if f.opt.Kind.HasTypes() {
 		flags.StringArrayVar(&f.typeMaps, "topic-of", nil, "with --by-type, another topic for one type: `TYPE=TOPIC`; may be given more than once")
 	}
 	if mapped != "" {
@@ -530,7 +530,7 @@ func setsToShow(r *importer.Report) []*importer.SetReport {
 	return slices.DeleteFunc(slices.Clone(r.Sets), func(s *importer.SetReport) bool {
 		first := s.Name != last
 		last = s.Name
-		return !first && s.Found == 0 && s.Staged == 0 && s.Stored+s.Duplicates+s.StillStaged == 0
+		return !first && s.Found+s.Staged+s.Stored+s.Duplicates+s.StillStaged == 0
 	})
 }
 
