@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
@@ -35,8 +34,11 @@ type pgTable struct {
 	name    string // as SQL names it
 	staging string
 	columns []string // the columns that can be written
-	// id is the column that names a row, idType its type; id is unique.
-	id, idType string
+	// member names a row: the text of its key, and of a key of several columns a JSON array of their
+	// texts. It is null where a column of the key is. key are the columns in the order of their
+	// index, and keyOf makes the SQL for their values from that for a member.
+	member, key string
+	keyOf       func(member string) string
 	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of
 	// the column, for a timestamp in seconds.
 	due, count string
@@ -117,13 +119,17 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 		name = o.opt.Names[0]
 	}
 	var full, schema string
-	err := o.conn.QueryRow(ctx, `select format('%I.%I', n.nspname, c.relname), n.nspname
-		from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1) and c.relkind in ('r', 'p')`, name).Scan(&full, &schema)
+	var view bool
+	err := o.conn.QueryRow(ctx, `select format('%I.%I', n.nspname, c.relname), n.nspname, c.relkind in ('v', 'm')
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1) and c.relkind in ('r', 'p', 'v', 'm')`, name).Scan(&full, &schema, &view)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return storekit.Invalidf("there is no table %s here: name it with its schema, as schema.table", name)
 	}
 	if err != nil {
 		return fault(err, "look at %s", name)
+	}
+	if view {
+		return viewRefused(full)
 	}
 	t := &pgTable{name: full, staging: pgx.Identifier{schema, pgStaging}.Sanitize()}
 	types, err := o.columns(ctx, t)
@@ -191,20 +197,22 @@ func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, 
 // time and the body.
 func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string]string) error {
 	c := o.opt.Columns
-	for _, name := range []string{c.ID, c.Due, c.Body} {
+	for _, name := range append([]string{c.Due, c.Body}, c.ID...) {
 		if types[name] == "" {
 			return storekit.Invalidf("%s has no column %q", t.name, name)
 		}
 	}
-	t.id, t.idType = "t."+pgx.Identifier{c.ID}.Sanitize(), types[c.ID]
-	unique, err := o.texts(ctx, "look at "+t.name, `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
-		where i.indrelid = $1::text::regclass and i.indisunique and i.indpred is null and i.indnkeyatts = 1 and a.attname = $2 limit 1`, t.name, c.ID)
+	keys, err := query(ctx, o, "look at "+t.name, pgx.RowTo[[]string], `
+		select (select array_agg(a.attname::text order by k.at) from unnest(i.indkey::int2[]) with ordinality k(num, at) join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.num where k.at <= i.indnkeyatts)
+		from pg_index i where i.indrelid = $1::text::regclass and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null order by not i.indisprimary`, t.name)
 	if err != nil {
 		return err
 	}
-	if len(unique) == 0 {
-		return storekit.Invalidf("column %q of %s is not unique by itself: name the column of its primary key", c.ID, t.name)
+	key, err := c.key(t.name, keys)
+	if err != nil {
+		return err
 	}
+	t.describeKey(c.ID, key, types)
 	if err := t.describeDue("t."+pgx.Identifier{c.Due}.Sanitize(), c.Due, types[c.Due], o.opt); err != nil {
 		return err
 	}
@@ -231,13 +239,36 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 	return o.describeMark(ctx, t, types)
 }
 
+// describeKey makes the SQL for the key whose columns are ids, and in the order of their index key.
+func (t *pgTable) describeKey(ids, key []string, types map[string]string) {
+	column := func(name string) string { return "t." + pgx.Identifier{name}.Sanitize() }
+	if t.key = column(ids[0]); len(ids) == 1 {
+		t.member = t.key + "::text"
+		t.keyOf = func(member string) string { return member + "::" + types[ids[0]] }
+		return
+	}
+	texts, columns := make([]string, len(ids)), make([]string, len(ids))
+	for i, name := range ids {
+		texts[i], columns[i] = "to_json("+column(name)+"::text)::text", column(key[i])
+	}
+	t.member = "'[' || " + strings.Join(texts, " || ',' || ") + " || ']'"
+	t.key = strings.Join(columns, ", ")
+	t.keyOf = func(member string) string {
+		values := make([]string, len(key))
+		for i, name := range key {
+			values[i] = fmt.Sprintf("(%s::json->>%d)::%s", member, slices.Index(ids, name), types[name])
+		}
+		return "(" + strings.Join(values, ", ") + ")"
+	}
+}
+
 // describeMark makes the SQL that marks a row from Options.Mark.
 func (o *pgOrigin) describeMark(ctx context.Context, t *pgTable, types map[string]string) error {
 	if o.opt.Mark == "" {
 		return nil
 	}
 	name, value, _ := strings.Cut(o.opt.Mark, "=")
-	if types[name] == "" || name == o.opt.Columns.ID {
+	if types[name] == "" || slices.Contains(o.opt.Columns.ID, name) {
 		return storekit.Invalidf("%s has no column %q to mark its rows in", t.name, name)
 	}
 	t.mark, t.marked = pgx.Identifier{name}.Sanitize(), literal(value)
@@ -286,7 +317,11 @@ func (o *pgOrigin) guessUnit(ctx context.Context, r *Report) error {
 }
 
 func (o *pgOrigin) count(ctx context.Context, s *source, members, staged *int64) error {
-	err := o.conn.QueryRow(ctx, "select count(*) from "+o.table.name+" t where "+o.table.pending(s)).Scan(members)
+	t, keyless := o.table, int64(0)
+	err := o.conn.QueryRow(ctx, fmt.Sprintf("select count(*), count(*) filter (where %s is null) from %s t where %s", t.member, t.name, t.pending(s))).Scan(members, &keyless)
+	if err == nil && keyless > 0 {
+		return keylessRefused(t.name, keyless)
+	}
 	if err == nil {
 		*staged, err = o.countStaged(ctx, s)
 	}
@@ -310,12 +345,9 @@ func (o *pgOrigin) hasStaging(ctx context.Context) (there bool, err error) {
 }
 
 // fields returns the columns that an entry is made of: ID, due time, version, body and extra.
-func (t *pgTable) fields() string {
-	return fmt.Sprintf("%s::text, coalesce(%s, 'NaN'), t.xmin::text, coalesce(%s, ''), %s", t.id, t.due, t.body, t.extra)
+func (t *pgTable) fields(member, version string) string {
+	return fmt.Sprintf("%s, coalesce(%s, 'NaN'), %s, coalesce(%s, ''), %s", member, t.due, version, t.body, t.extra)
 }
-
-// keptFields returns the same columns of a row in staging, which has no version.
-func (t *pgTable) keptFields() string { return strings.Replace(t.fields(), "t.xmin::text", "''", 1) }
 
 func (t *pgTable) scanEntry(row pgx.CollectableRow) (*entry, error) {
 	e := &entry{}
@@ -333,17 +365,26 @@ func (t *pgTable) scanEntry(row pgx.CollectableRow) (*entry, error) {
 
 func (o *pgOrigin) walks(*source) []walk { return []walk{o.walk} }
 
-// walk visits the rows in the order of their IDs.
+// page returns the statement that reads rows in the order of their keys: up to $1 of them, with a
+// key above that of the member $2 unless it is the first page.
+func (t *pgTable) page(s *source, first bool) string {
+	from := ""
+	if !first {
+		from = " and (" + t.key + ") > " + t.keyOf("$2::text")
+	}
+	return "select " + t.fields(t.member, "t.xmin::text") + " from " + t.name + " t where " + t.pending(s) + from + " order by " + t.key + " limit $1"
+}
+
+// walk visits the rows in the order of their keys.
 func (o *pgOrigin) walk(ctx context.Context, s *source, visit visitor) error {
-	t := o.table
-	from, args := "", []any{0}
+	t, args := o.table, []any{0}
 	var p pager
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		args[0] = p.next()
-		es, err := query(ctx, o, "read "+t.name, t.scanEntry, "select "+t.fields()+" from "+t.name+" t where "+t.pending(s)+from+" order by "+t.id+" limit $1", args...)
+		es, err := query(ctx, o, "read "+t.name, t.scanEntry, t.page(s, len(args) == 1), args...)
 		if err != nil || len(es) == 0 {
 			return err
 		}
@@ -351,7 +392,7 @@ func (o *pgOrigin) walk(ctx context.Context, s *source, visit visitor) error {
 			return err
 		}
 		p.saw(es)
-		from, args = " and "+t.id+" > $2::text::"+t.idType, []any{0, es[len(es)-1].member}
+		args = []any{0, es[len(es)-1].member}
 	}
 }
 
@@ -387,7 +428,7 @@ func (o *pgOrigin) readKept(ctx context.Context, s *source, es []*entry) error {
 		byMember[e.member] = e
 	}
 	kept, err := query(ctx, o, "read the staged rows of "+s.set, o.table.scanEntry, fmt.Sprintf("select %s from %s k, lateral (select (k.kept::%s).*) t where k.source = $1 and k.member = any($2)",
-		o.table.keptFields(), o.table.staging, o.table.name), s.set, members(es))
+		o.table.fields("k.member", "''"), o.table.staging, o.table.name), s.set, members(es))
 	if err != nil {
 		return err
 	}
@@ -434,18 +475,18 @@ func (o *pgOrigin) take(ctx context.Context, s *source, es []*entry) ([]int64, e
 		with locked as materialized (
 			select t.tableoid as part, t.ctid as place, asked.member, asked.record, t::text as kept
 			from unnest($2::text[], $3::text[], $4::text[]) as asked(member, version, record)
-			join %[1]s t on %[2]s = asked.member::%[3]s and t.xmin::text = asked.version
+			join %[1]s t on (%[2]s) = %[3]s and t.xmin::text = asked.version
 			where %[4]s and not exists (select 1 from %[5]s k where k.source = $1 and k.member = asked.member)
 			for update of t skip locked
 		), gone as (%[6]s), staged as (
 			insert into %[5]s (source, member, record, kept) select $1, member, record, kept from locked join gone using (member) returning member
 		)
 		select member, exists (select 1 from staged where staged.member = locked.member) from locked`,
-		t.name, t.id, t.idType, t.still(s), t.staging, gone), s.set, members(es), versions, records(es))
+		t.name, t.key, t.keyOf("asked.member"), t.still(s), t.staging, gone), s.set, members(es), versions, records(es))
 	if err != nil {
 		return nil, err
 	}
-	there, err := o.texts(ctx, "read "+t.name, fmt.Sprintf("select %s::text from %s t where %s = any($1::text[]::%s[]) and %s", t.id, t.name, t.id, t.idType, t.pending(s)), members(es))
+	there, err := o.texts(ctx, "read "+t.name, fmt.Sprintf("select asked.member from unnest($1::text[]) as asked(member) join %s t on (%s) = %s where %s", t.name, t.key, t.keyOf("asked.member"), t.still(s)), members(es))
 	return answers(es, taken, there, itemHeld), err
 }
 
@@ -538,21 +579,21 @@ func (o *pgOrigin) putBack(ctx context.Context, s *source, es []*entry) ([]int64
 	for i, c := range t.columns {
 		values[i] = "(whole)." + c
 	}
-	free, put := "not exists", fmt.Sprintf("insert into %s as t (%s) overriding system value select %s from back returning %s::text as member, t::text as kept",
-		t.name, strings.Join(t.columns, ", "), strings.Join(values, ", "), t.id)
+	free, put := "not exists", fmt.Sprintf("insert into %s as t (%s) overriding system value select %s from back returning %s as member, t::text as kept",
+		t.name, strings.Join(t.columns, ", "), strings.Join(values, ", "), t.member)
 	if t.mark != "" {
-		free, put = "exists", fmt.Sprintf("update %s t set %s = (back.whole).%[2]s from back where %[3]s = back.member::%[4]s returning back.member, case when %[5]s then back.whole::text end as kept",
-			t.name, t.mark, t.id, t.idType, t.still(s))
+		free, put = "exists", fmt.Sprintf("update %s t set %s = (back.whole).%[2]s from back where (%[3]s) = %[4]s returning back.member, case when %[5]s then back.whole::text end as kept",
+			t.name, t.mark, t.key, t.keyOf("back.member"), t.still(s))
 	}
 	back, err := o.whole(ctx, "put back into "+t.name, "a trigger changes them or keeps them out", fmt.Sprintf(`
 		with back as (
 			delete from %[1]s k using unnest($2::text[], $3::text[]) as asked(member, record)
 			where k.source = $1 and k.member = asked.member and k.record = asked.record
-				and %[5]s (select 1 from %[2]s t where %[3]s = asked.member::%[4]s)
+				and %[5]s (select 1 from %[2]s t where (%[3]s) = %[4]s)
 			returning k.member, k.kept::%[2]s as whole
 		), put as (%[6]s)
 		select member, coalesce(kept = whole::text, false) from back left join put using (member)`,
-		t.staging, t.name, t.id, t.idType, free, put), s.set, members(es), records(es))
+		t.staging, t.name, t.key, t.keyOf("asked.member"), free, put), s.set, members(es), records(es))
 	if err != nil {
 		return nil, err
 	}
@@ -577,22 +618,4 @@ func query[T any](ctx context.Context, o *pgOrigin, what string, row pgx.RowToFu
 // texts is query for a statement that has one column of texts.
 func (o *pgOrigin) texts(ctx context.Context, what, statement string, args ...any) ([]string, error) {
 	return query(ctx, o, what, pgx.RowTo[string], statement, args...)
-}
-
-// Columns names the columns of a program's table.
-type Columns struct {
-	// ID is unique, Due a timestamp, a date or a number, Body of any type: bytes as they are, or
-	// its text.
-	ID, Due, Body string
-}
-
-// describeTable describes a program's table as a source.
-func (s *source) describeTable() { s.read = s.readTable }
-
-// readTable makes the message of a row. The message keeps the ID of the row, by which the program
-// may cancel it.
-func (s *source) readTable(e *entry) (m punctual.NewMessage, p *problem) {
-	m.Body = e.row.body
-	m.ID = e.keep(e.member, makeID(Postgres, s.name, e.member, formatScore(e.score), string(m.Body)))
-	return m, nil
 }

@@ -34,7 +34,7 @@ func (r *rig) sql() *pgx.Conn {
 			r.t.Error(err)
 		}
 	})
-	r.exec("create table jobs (id text primary key, run_at timestamptz, payload text, state text default 'pending', copy text generated always as (payload || '!') stored)")
+	r.exec("create table jobs (id text primary key, run_at timestamptz, payload text, state text default 'pending', tenant text default 'one', copy text generated always as (payload || '!') stored, unique (tenant, id))")
 	river, err := os.ReadFile("testdata/river/schema.sql")
 	r.must(err)
 	r.exec(string(river))
@@ -161,7 +161,7 @@ func TestPostgresTypes(t *testing.T) {
 		{"ms", "doc", time.Millisecond, time.UnixMilli(4000000000124), `{"a": 1}`},
 		{"day", "doc", 0, time.Date(2096, 10, 2, 0, 0, 0, 0, time.UTC), `{"a": 1}`},
 	} {
-		o := Options{Kind: Postgres, Names: []string{`shop."Jobs"`}, Topic: "t", Columns: Columns{"id", c.due, c.body}}
+		o := Options{Kind: Postgres, Names: []string{`shop."Jobs"`}, Topic: "t", Columns: Columns{[]string{"id"}, c.due, c.body}}
 		rep := r.survey(o)
 		if s := rep.Sets[0].Samples; len(s) != 1 || !s[0].Due.Equal(c.want) || string(s[0].Body) != c.wantBody || rep.Unit != unitWord(c.unit) {
 			t.Errorf("%s, %s: samples %+v, unit %v", c.due, c.body, s, rep.Unit)
@@ -193,7 +193,7 @@ func TestPostgresTimesOnTheWall(t *testing.T) {
 		"due": {"gap": time.Date(2096, 3, 25, 1, 0, 0, 5e8, time.UTC), "twice": time.Date(2096, 10, 28, 0, 30, 0, 0, time.UTC), "usual": time.Date(2096, 7, 1, 7, 0, 0, 0, time.UTC)},
 		"day": {"gap": time.Date(2096, 3, 24, 23, 0, 0, 0, time.UTC), "twice": time.Date(2096, 10, 27, 22, 0, 0, 0, time.UTC), "usual": time.Date(2096, 6, 30, 22, 0, 0, 0, time.UTC)},
 	} {
-		s := r.survey(Options{Kind: Postgres, Names: []string{"walls"}, Topic: "t", Columns: Columns{"id", column, "body"}}).Sets[0]
+		s := r.survey(Options{Kind: Postgres, Names: []string{"walls"}, Topic: "t", Columns: Columns{[]string{"id"}, column, "body"}}).Sets[0]
 		if len(s.Samples) != 3 || s.Rejected[BadScore] != 2 {
 			t.Errorf("%s: %+v", column, s)
 		}
@@ -204,9 +204,208 @@ func TestPostgresTimesOnTheWall(t *testing.T) {
 		}
 	}
 	r.exec("set timezone to '<+03>-03'")
-	if _, err := r.tryMove(Options{Kind: Postgres, Names: []string{"walls"}, Topic: "t", Columns: Columns{"id", "due", "body"}}); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "?timezone=") {
+	if _, err := r.tryMove(Options{Kind: Postgres, Names: []string{"walls"}, Topic: "t", Columns: Columns{[]string{"id"}, "due", "body"}}); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "?timezone=") {
 		t.Errorf("with a zone that has no name: %v", err)
 	}
+}
+
+// Tables whose keys have several columns, as pg-boss 10.4.2 and 12.38.0 (whose keys are alike),
+// db-scheduler at commit 0a4dc796 and Quartz at 24402f57 make theirs. The ID has the values in the order of --id, and the
+// index has them in another for pg-boss.
+func TestPostgresKeysOfSeveralColumns(t *testing.T) {
+	r := newRig(t)
+	for _, s := range []string{
+		"create schema pgboss",
+		"create type pgboss.job_state as enum ('created', 'retry', 'active', 'completed', 'cancelled', 'failed')",
+		`create table pgboss.job (id uuid not null default gen_random_uuid(), name text not null, priority int not null default 0, data jsonb, state pgboss.job_state not null default 'created',
+			retry_limit int not null default 2, retry_count int not null default 0, singleton_key text, singleton_on timestamp, expire_in interval not null default '15 minutes',
+			start_after timestamptz not null default now(), keep_until timestamptz not null default now() + interval '14 days', primary key (name, id)) partition by list (name)`,
+		"create table pgboss.job_mail (like pgboss.job including defaults)",
+		"alter table pgboss.job attach partition pgboss.job_mail for values in ('mail')",
+		"create table pgboss.job_common partition of pgboss.job default",
+		`insert into pgboss.job (name, id, data, start_after, state) values ('mail', '11111111-1111-4111-8111-111111111111', '{"no": 1}', '2096-01-01 00:00:00+00', 'created'),
+			('order.close', '11111111-1111-4111-8111-111111111111', '{"no": 2}', '2096-01-01 00:00:00+00', 'retry'), ('mail', '22222222-2222-4222-8222-222222222222', null, '2096-01-01 00:00:00+00', 'active')`,
+		`create table scheduled_tasks (task_name text not null, task_instance text not null, task_data bytea, execution_time timestamptz, picked boolean not null, picked_by text,
+			last_heartbeat timestamptz, version bigint not null, priority smallint, state text, primary key (task_name, task_instance))`,
+		`insert into scheduled_tasks values ('close', '42', '\xaced00', '2096-01-01 00:00:00+00', false, null, null, 1), ('close', 'a:42', '\x01', '2096-01-01 00:00:00+00', false, null, null, 1),
+			('close', 'running', null, '2096-01-01 00:00:00+00', true, 'node', now(), 1), ('report', 'recurring', null, '2096-01-01 00:00:00+00', false, null, null, 1)`,
+		`create table qrtz_triggers (sched_name varchar(120) not null, trigger_name varchar(200) not null, trigger_group varchar(200) not null, job_name varchar(200) not null, job_group varchar(200) not null,
+			next_fire_time bigint, trigger_state varchar(16) not null, trigger_type varchar(8) not null, job_data bytea, primary key (sched_name, trigger_name, trigger_group))`,
+		`create table qrtz_simple_triggers (sched_name varchar(120) not null, trigger_name varchar(200) not null, trigger_group varchar(200) not null, repeat_count bigint not null,
+			primary key (sched_name, trigger_name, trigger_group), foreign key (sched_name, trigger_name, trigger_group) references qrtz_triggers)`,
+		`insert into qrtz_triggers values ('s', 'once', 'DEFAULT', 'close', 'DEFAULT', 3976214400000, 'WAITING', 'SIMPLE', '\x01'), ('s', 'often', 'DEFAULT', 'close', 'DEFAULT', 3976214400000, 'WAITING', 'SIMPLE', null),
+			('s', 'cron', 'DEFAULT', 'close', 'DEFAULT', 3976214400000, 'WAITING', 'CRON', null), ('s', 'runs', 'DEFAULT', 'close', 'DEFAULT', 3976214400000, 'ACQUIRED', 'SIMPLE', null)`,
+		"insert into qrtz_simple_triggers values ('s', 'once', 'DEFAULT', 0), ('s', 'often', 'DEFAULT', -1), ('s', 'runs', 'DEFAULT', 0)",
+	} {
+		r.exec(s)
+	}
+	quartz := Options{
+		Columns: Columns{[]string{"sched_name", "trigger_name", "trigger_group"}, "next_fire_time", "job_name"}, Unit: time.Millisecond,
+		Where: "trigger_state = 'WAITING' and (sched_name, trigger_name, trigger_group) in (select sched_name, trigger_name, trigger_group from qrtz_simple_triggers where repeat_count = 0)",
+	}
+	for table, c := range map[string]struct {
+		o    Options
+		want []string
+	}{
+		"pgboss.job": {
+			Options{Columns: Columns{[]string{"id", "name"}, "start_after", "data"}, Where: "state < 'active'"},
+			[]string{`11111111-1111-4111-8111-111111111111:mail {"no": 1}`, `11111111-1111-4111-8111-111111111111:order.close {"no": 2}`},
+		},
+		"scheduled_tasks": {
+			Options{Columns: Columns{[]string{"task_name", "task_instance"}, "execution_time", "task_data"}, Where: "not picked and task_name = 'close'"},
+			[]string{"close:42 \xac\xed\x00", "close:a:42 \x01"},
+		},
+		"qrtz_triggers": {quartz, []string{"s:once:DEFAULT close"}},
+	} {
+		c.o.Kind, c.o.Names, c.o.Topic = Postgres, []string{table}, table
+		if table == "qrtz_triggers" {
+			if rep, err := r.tryMove(c.o); err == nil || !strings.Contains(err.Error(), "--mark") || rep.Sets[0].Remaining != 1 {
+				t.Errorf("Quartz refers to its triggers: %v, %+v; want the remedy", err, rep.Sets)
+			}
+			c.o.Mark = "trigger_state=PAUSED"
+		}
+		s := r.move(c.o).Sets[0]
+		var got []string
+		for _, m := range r.messages(table) {
+			got = append(got, m.ID+" "+string(m.Body))
+			if !m.Due.Equal(time.Date(2096, 1, 1, 0, 0, 0, 0, time.UTC)) {
+				t.Errorf("%s: due %v", m.ID, m.Due)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, c.want) || s.Remaining != 0 || len(s.Renamed) != 0 {
+			t.Errorf("%s: messages %q, want %q; %+v", table, got, c.want, s)
+		}
+		c.o.Columns.ID = c.o.Columns.ID[:1]
+		if _, err := r.tryMove(c.o); !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "--id ") {
+			t.Errorf("%s by one column of its key: %v; want ErrInvalid that names the whole key", table, err)
+		}
+	}
+	var paused string
+	r.must(r.db.QueryRow(t.Context(), "select string_agg(trigger_name, ' ') from qrtz_triggers where trigger_state = 'PAUSED'").Scan(&paused))
+	if paused != "once" {
+		t.Errorf("paused are %q", paused)
+	}
+}
+
+// Rows whose keys look alike, and keys of all kinds of types, keep apart: each row goes into
+// staging and back as it was, and then arrives once.
+func TestPostgresKeysThatLookAlike(t *testing.T) {
+	for types, rows := range map[string]string{
+		"text, text": `('a', 'b'), ('a:b', 'c'), ('a', 'b:c'), ('a:', 'c'), ('a', ':c'), ('', ''), (':', ''), ('', ':'), ('"a', 'b"'), ('a","b', 'c'), ('a', 'b","c'), (E'a\\', 'b'), (E'a\n', 'b'),
+			('[', ']'), ('null', 'null'), ('ä', 'b'), (repeat('x', 200), 'y'), ('A', 'B'), ('a ', 'b')`,
+		"text collate folds, bigint":     "('a', 9223372036854775807), ('B', -1), ('c', 0)",
+		"char(5), numeric":               "('a', 1.10), ('b', 1.1), ('b', 'NaN'), ('b', 1e-20)",
+		"bytea, timestamptz":             `('\x00ff', '2026-11-29 08:00:00.123456+00'), ('\x', 'infinity'), ('\x27225c', '0044-03-15 00:00:00+00 BC')`,
+		"float8, interval":               "(0.1::float8 + 0.2::float8, '1 mon -1 day'), ('-infinity', '0'), (1e-300, '1 day')",
+		"text[], boolean":                `('{a,"b,c"}', true), ('{"a,b",c}', true), ('{a,"b,c"}', false)`,
+		"jsonb, uuid":                    `('{"a": ":"}', '11111111-1111-4111-8111-111111111111'), ('[]', '11111111-1111-4111-8111-111111111111')`,
+		"date, time":                     "('2026-11-29', '08:00:00.5'), ('-infinity', '24:00')",
+		"inet, varchar(3) collate folds": "('::1', 'a'), ('10.0.0.0/8', 'a')",
+	} {
+		t.Run(types, func(t *testing.T) {
+			r := newRig(t)
+			r.sql()
+			r.exec(`create collation folds (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+			a, b, _ := strings.Cut(types, ", ")
+			r.exec("create table pairs (b " + b + ", a " + a + ", due timestamptz default '2096-01-01', body text, primary key (a, b))")
+			r.exec("insert into pairs (a, b) values " + rows)
+			r.exec("update pairs set body = md5(pairs::text)")
+			o := Options{Kind: Postgres, Names: []string{"pairs"}, Topic: "t", Columns: Columns{[]string{"b", "a"}, "due", "body"}}
+			read := func() (n int, texts string) {
+				t.Helper()
+				r.must(r.db.QueryRow(t.Context(), "select count(*), string_agg(p::text, E'\n' order by body) from pairs p").Scan(&n, &texts))
+				return n, texts
+			}
+			n, before := read()
+			r.withFaults(refuseAll)
+			rep, err := r.tryMove(o)
+			if _, after := read(); !errors.Is(err, punctual.ErrNoSpace) || rep.Sets[0].Returned != int64(min(n, firstPage)) || after != before {
+				t.Errorf("%v, %+v; put back\n%s\nwant\n%s", err, rep.Sets[0], after, before)
+			}
+			r.healed()
+			if s := r.move(o).Sets[0]; s.Stored != int64(n) || s.Remaining != 0 || s.StillStaged != 0 || s.Returned != 0 {
+				t.Errorf("%d rows: %+v", n, s)
+			}
+			ids := map[string]bool{}
+			for _, m := range r.messages("t") {
+				ids[m.ID] = true
+				if !strings.Contains(before, string(m.Body)) {
+					t.Errorf("a body of no row: %q", m.Body)
+				}
+			}
+			if len(ids) != n {
+				t.Errorf("%d IDs of %d rows: %q", len(ids), n, slices.Sorted(maps.Keys(ids)))
+			}
+			if types == "text, text" && !(ids["b:a"] && ids["B:A"] && ids["c:a:b"] && !ids["b:c:a"] && ids[":"]) {
+				t.Errorf("IDs %q", slices.Sorted(maps.Keys(ids)))
+			}
+		})
+	}
+}
+
+// A row without a value in its key has no name: nothing is taken while there is one.
+func TestPostgresKeyWithoutValue(t *testing.T) {
+	for _, ids := range [][]string{{"b"}, {"a", "b"}, {"b", "a"}} {
+		r := newRig(t)
+		r.exec("create table pairs (a text, b text, due timestamptz default '2096-01-01', body text default 'x', unique (a, b), unique (b))")
+		r.exec("insert into pairs values ('a', 'b'), ('b', null), ('c', 'c')")
+		o := Options{Kind: Postgres, Names: []string{"pairs"}, Topic: "t", Columns: Columns{ids, "due", "body"}}
+		im, err := r.importer(o)
+		r.must(err)
+		_, looking := im.Survey(t.Context())
+		rep, err := r.tryMove(o)
+		for _, err := range []error{looking, err} {
+			if !errors.Is(err, punctual.ErrInvalid) || !strings.Contains(err.Error(), "--where") {
+				t.Errorf("%q: %v; want ErrInvalid and a remedy", ids, err)
+			}
+		}
+		if got := r.messages("t"); len(got) != 0 || rep.Sets[0].Stored != 0 {
+			t.Errorf("%q: %+v was taken", ids, got)
+		}
+		o.Where = "b is not null"
+		if s := r.move(o).Sets[0]; s.Stored != 2 || s.Remaining != 0 {
+			t.Errorf("%q: %+v", ids, s)
+		}
+	}
+}
+
+// Each page after the first begins in the index of the key, in whatever order --id has the columns.
+func TestPostgresPagesByIndex(t *testing.T) {
+	r := newRig(t)
+	r.exec("create table pairs (b uuid, a text, due timestamptz, body text, primary key (a, b)) partition by list (a)")
+	r.exec("create table pairs_x partition of pairs for values in ('x')")
+	r.exec("create table pairs_rest partition of pairs default")
+	r.exec("insert into pairs select gen_random_uuid(), chr(115 + n % 10), now(), repeat('x', 100) from generate_series(1, 20000) n")
+	r.exec("analyze pairs")
+	o := &pgOrigin{conn: r.db, opt: &Options{Kind: Postgres, Names: []string{"pairs"}, Columns: Columns{[]string{"b", "a"}, "due", "body"}}}
+	r.must(o.describe(t.Context()))
+	plan, err := o.texts(t.Context(), "explain", "explain "+strings.NewReplacer("$1", "500", "$2::text", `'["11111111-1111-4111-8111-111111111111","x"]'::text`).Replace(o.table.page(nil, false)))
+	r.must(err)
+	if text := strings.Join(plan, "\n"); !strings.Contains(text, "Index Cond: (ROW(") || strings.Contains(text, "Sort Key: t.b") || strings.Contains(text, "Seq Scan") {
+		t.Errorf("the plan of a page is\n%s", text)
+	}
+}
+
+// A run that goes on with other columns in --id, because those of the run that was killed were
+// wrong, stores the bodies that were staged.
+func TestPostgresGoesOnByAnotherKey(t *testing.T) {
+	r := newRig(t)
+	want := r.good(Postgres, "jobs", 3)
+	r.step = func(step string) error {
+		if step == "taken" {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	if rep, err := r.tryMove(options(Postgres)); err == nil || rep.Sets[0].StillStaged != 3 {
+		t.Fatalf("%v, %+v: nothing is staged, so this test shows nothing", err, rep.Sets)
+	}
+	r.step = nil
+	o := options(Postgres)
+	o.Columns.ID = []string{"tenant", "id"}
+	r.move(o)
+	r.consume("t")
+	r.eachOnce(want)
 }
 
 // Options that do not fit the database are refused.
@@ -216,8 +415,9 @@ func TestPostgresRefuses(t *testing.T) {
 	for name, change := range map[string]func(o *Options){
 		"no such table":  func(o *Options) { o.Names = []string{"nobody"} },
 		"a view":         func(o *Options) { o.Names = []string{"seen"} },
+		"one twice":      func(o *Options) { o.Columns.ID = []string{"id", "id"} },
 		"no such column": func(o *Options) { o.Columns.Body = "nothing" },
-		"not unique":     func(o *Options) { o.Columns.ID = "payload" },
+		"not unique":     func(o *Options) { o.Columns.ID = []string{"payload"} },
 		"no time":        func(o *Options) { o.Columns.Due = "state" },
 		"a unit":         func(o *Options) { o.Unit = time.Second },
 	} {
@@ -500,7 +700,7 @@ func TestPostgresNamesOfColumns(t *testing.T) {
 	r := newRig(t)
 	r.exec("create table tasks (member text primary key, place timestamptz, kept text, version int, record text, part int)")
 	r.exec("insert into tasks values ('a', '2096-01-01 00:00:00+00', 'x', 1, 'r', 1), ('b', '2096-01-01 00:00:00+00', 'y', 2, 'r', 1)")
-	o := Options{Kind: Postgres, Names: []string{"tasks"}, Topic: "t", Columns: Columns{"member", "place", "kept"}, Where: "version = 1 and record = 'r' and part = 1"}
+	o := Options{Kind: Postgres, Names: []string{"tasks"}, Topic: "t", Columns: Columns{[]string{"member"}, "place", "kept"}, Where: "version = 1 and record = 'r' and part = 1"}
 	if s := r.move(o).Sets[0]; s.Stored != 1 {
 		t.Errorf("%+v", s)
 	}

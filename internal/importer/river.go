@@ -36,7 +36,7 @@ func (t *pgTable) describeRiver(types map[string]string) error {
 			return storekit.Invalidf("%s has no column %q: is it River's?", t.name, name)
 		}
 	}
-	t.id, t.idType = "t.id", types["id"]
+	t.describeKey([]string{"id"}, nil, types)
 	t.count = "extract(epoch from t.scheduled_at)"
 	t.due = "ceil(" + t.count + " * 1000)::float8"
 	t.body = "convert_to(t.args::text, 'UTF8')"

@@ -332,29 +332,10 @@ const importBullExample = `  punctual import bullmq --from redis://localhost
   punctual import bullmq --by-type --part delayed --from redis://localhost --yes
   punctual import bullmq mail --part failed --spread 10m --from redis://localhost --yes`
 
-const importCeleryHelp = `Import the tasks that wait in Celery's Redis broker: those of the queues that are named, or of all
-that are found. The body of a message is that of the task, [args, kwargs, options] in JSON; its
-name, queue, retries so far and time limits are in the headers celery-task, celery-queue,
-celery-retries and celery-timelimit, beside its own. It keeps its ID, unless another message has
-that here. Its ETA is the due time, its expires the expiry.
-
-Workers hold the tasks that have an ETA. Stop them with TERM first: then they give those back to
-their queues. Keep none running, or it takes them again.
-
-A task goes into the topic that has the queue's name; with --by-type into that of its name, or the
-one that --topic-of gives that name. Priorities have no counterpart in a message, and the command
-says how many tasks have one. How often a task is retried is written in the program of Celery's
-worker and not in the task, so here the topic's setting decides (punctual topic set
---max-attempts). Tasks that others follow (link, chain, chord) are rejected, because Celery starts
-those when the task ends, and so are bodies that are not JSON.`
-
-const importCeleryExample = `  punctual import celery --from redis://localhost
-  punctual import celery --by-type --topic-of tasks.close_order=order.close --from redis://localhost --yes
-  punctual import celery celery mail --map celery=jobs --from redis://localhost/1 --yes`
-
 const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
-the columns that --id, --due and --body name. The ID's column is unique by itself, mostly the
-primary key; it becomes the message's ID, so that the program can cancel by it. The due time is a
+the columns that --id, --due and --body name. The ID's column is unique, mostly the primary key; it
+becomes the message's ID, so that the program can cancel by it. A key of several columns is named
+whole, as --id tenant,no, and the ID has its values with a colon between them. The due time is a
 timestamp, or a number of seconds or milliseconds since 1970 (--unit). A body is taken byte for
 byte from a bytea, and as text from any other type.
 
@@ -368,12 +349,18 @@ foreign key, a rule or row-level security. With --mark COLUMN=VALUE a row that i
 and not deleted; --where must leave such rows out.
 
 Do not import rows of a table that has other uses, such as orders. Push a message for each of
-them, or let Reconcile do so (docs/reconcile.md).`
+them, or let Reconcile do so (docs/reconcile.md).
+
+The last three examples are for pg-boss from version 10 on, db-scheduler, and Quartz. Triggers of
+Quartz are marked, because other tables refer to them, and those that repeat are left out.`
 
 const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
   punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
   punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes
-  punctual import postgres jobs --id id --due run_at --body payload --where "deleted_at is null" --mark deleted_at=now --topic jobs --from postgres://localhost/shop --yes`
+  punctual import postgres jobs --id id --due run_at --body payload --where "deleted_at is null" --mark deleted_at=now --topic jobs --from postgres://localhost/shop --yes
+  punctual import postgres pgboss.job --id name,id --due start_after --body data --where "state < 'active'" --topic jobs --from postgres://localhost/shop
+  punctual import postgres scheduled_tasks --id task_name,task_instance --due execution_time --body task_data --where "not picked and task_name = 'close'" --topic close --from postgres://localhost/shop
+  punctual import postgres qrtz_triggers --id trigger_group,trigger_name,sched_name --due next_fire_time --unit ms --body job_name --where "trigger_state = 'WAITING' and (sched_name, trigger_name, trigger_group) in (select sched_name, trigger_name, trigger_group from qrtz_simple_triggers where repeat_count = 0)" --mark trigger_state=PAUSED --topic jobs --from postgres://localhost/shop`
 
 const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
 queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
@@ -432,16 +419,9 @@ var importKinds = []importKind{
 		},
 	},
 	{
-		importer.Celery, "celery [QUEUE...]", "Import from Celery's Redis broker", importCeleryHelp, importCeleryExample, "queue",
-		func(flags *pflag.FlagSet, o *importer.Options) {
-			flags.BoolVar(&o.ByType, "by-type", false, "the name of a task is its topic")
-			flags.StringSliceVar(&o.Parts, "part", nil, "tasks of which priorities: `0,1,...,9`; default the lists that Celery makes, 0, 3, 6 and 9")
-		},
-	},
-	{
 		importer.Postgres, "postgres TABLE", "Import from a table in PostgreSQL", importPostgresHelp, importPostgresExample, "",
 		func(flags *pflag.FlagSet, o *importer.Options) {
-			flags.StringVar(&o.Columns.ID, "id", "", "the `COLUMN` that names a row")
+			flags.StringSliceVar(&o.Columns.ID, "id", nil, "the `COLUMN` that names a row; of a key of several columns all of them: tenant,no")
 			flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
 			flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
 			flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -240,18 +241,16 @@ func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err erro
 		err = usagef("--zone goes with --at: it says where the clocks are that show the time")
 	case w.in != nil:
 		a.Delay = *w.in
-	case w.at != "":
-		loc := w.app.localZone()
-		if w.zone != "" {
-			if loc, err = cron.LoadZone(w.zone); err != nil {
-				return a, usagef("%v", err)
-			}
-			if hasOffset(w.at) {
-				return a, usagef("time %q names an offset from UTC, and --zone gives it another one: use one of them", w.at)
-			}
-		}
+	case w.zone != "":
 		var odd string
-		if a.Due, odd, err = w.app.readTime(w.at, loc); odd != "" {
+		if a.Due, odd, err = w.app.readTimeIn(w.at, w.zone); odd != "" {
+			w.app.warn("--at", []string{odd})
+		}
+	case w.at != "":
+		a.Due, err = w.app.readTime(w.at)
+		in := a.Due.In(w.app.localZone())
+		_, offset := in.Zone()
+		if odd := cron.OddWall(in.UTC().Add(time.Duration(offset)*time.Second), in.Location()); odd != "" && err == nil && !hasOffset(w.at) {
 			w.app.warn("--at", []string{odd})
 		}
 	}
@@ -262,8 +261,12 @@ func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err erro
 	return a, err
 }
 
-// readAt checks the text of --at.
+// readAt checks the text of --at. A time that the local clocks skip is refused later, unless --zone
+// is given.
 func (w *whenFlags) readAt(s string) (string, error) {
-	_, _, err := w.app.readTime(s, time.UTC)
+	_, err := w.app.readTime(s)
+	if errors.Is(err, errSkipped) {
+		err = nil
+	}
 	return s, err
 }
