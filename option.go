@@ -12,9 +12,9 @@ import (
 // Compose builds a message from options, for PushMany. The order of options of different kinds does
 // not matter. Of two options of the same kind the later one counts, so that a caller can override
 // defaults: Header options of different names add up, and of two with one name the later one
-// counts. Compose returns ErrInvalid for a nil option, for one that cannot be meant, such as
-// Level(19), an empty ID or the zero Time, and for a delay (In, Level) together with an instant
-// (At, AtLocal). The push, not Compose, refuses what every store checks, such as a negative delay.
+// counts. Compose returns ErrInvalid for a nil option, for one that cannot be meant, such as an
+// empty ID or the zero Time, and for In together with At or AtLocal. The push,
+// not Compose, refuses what every store checks, such as a negative delay.
 func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) {
 	m := NewMessage{Topic: topic, Body: body}
 	var spread spreadOption
@@ -31,7 +31,7 @@ func Compose(topic string, body []byte, opts ...PushOption) (NewMessage, error) 
 			}
 			delay, instant = delay || o.due.IsZero(), instant || !o.due.IsZero()
 			if delay && instant {
-				return NewMessage{}, invalidf("both a delay (In or Level) and an instant (At or AtLocal) are given: use one")
+				return NewMessage{}, invalidf("both the delay In and the instant At or AtLocal are given: use one")
 			}
 		default:
 			if err := o.applyPush(&m); err != nil {

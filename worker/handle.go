@@ -164,7 +164,11 @@ func (w *Worker) finish(m *message, o outcome) error {
 		return nil
 	}
 	w.observer.OnError(m.ctx, "settle", err)
-	w.log(m, slog.LevelError, "message could not be settled; it is delivered again when its lease ends",
+	level := slog.LevelError
+	if m.route.duty && w.outage.Told() {
+		level = duties.LevelOf(err)
+	}
+	w.log(m, level, "message could not be settled; it is delivered again when its lease ends",
 		"verb", o.Verb.String(), "err", err)
 	return err
 }

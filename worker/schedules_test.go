@@ -3,6 +3,9 @@ package worker_test
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +103,71 @@ func TestSchedulesDrain(t *testing.T) {
 		}
 		if err := store.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// awayStore is a store in memory that has gone, for claims and settlements, from the first claim
+// that gets the message of a duty until back.
+type awayStore struct {
+	*memstore.Store
+	back time.Time
+
+	mu      sync.Mutex
+	gone    bool // guarded by mu
+	refused int  // settlements; guarded by mu
+}
+
+// away reports whether the store has gone.
+func (s *awayStore) away() bool { return s.gone && time.Now().Before(s.back) }
+
+func (s *awayStore) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	s.mu.Lock()
+	away := s.away()
+	s.mu.Unlock()
+	if away {
+		return nil, punctual.ErrUnreachable
+	}
+	ds, err := s.Store.Claim(ctx, c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = s.gone || slices.ContainsFunc(ds, func(d punctual.Delivery) bool { return d.Topic == "reports@cron" })
+	return ds, err
+}
+
+func (s *awayStore) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away() {
+		s.refused++
+		return nil, punctual.ErrUnreachable
+	}
+	return s.Store.Settle(ctx, ss)
+}
+
+// TestOutageAtADutysSettlement: when the store goes while a duty works on a message, that message
+// gets no line of the log beside those of the outage.
+func TestOutageAtADutysSettlement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		store := &awayStore{Store: r.mem, back: r.start.Add(5 * time.Minute)}
+		if _, err := schedule.Put(t.Context(), r.q, schedule.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *"}); err != nil {
+			t.Fatal(err)
+		}
+		w := worker.New(store, r.config(worker.Config{Schedules: true}))
+		w.Handle("reports", acks(&record{}))
+		r.runs(w)
+		time.Sleep(10 * time.Minute)
+		r.stops(w)
+		if store.refused < 5 {
+			t.Errorf("%d settlements failed; want those of one message until its lease ended", store.refused)
+		}
+		if !strings.Contains(r.logs.String(), "claim failed") || !strings.Contains(r.logs.String(), "succeed again") {
+			t.Errorf("the log does not tell of the outage:\n%s", r.logs)
+		}
+		r.wantLog("topic=reports@cron", 0)
+		if info, err := schedule.Get(t.Context(), r.q, "reports", "often"); err != nil || info.Counts.Stored < 2 {
+			t.Errorf("the schedule, after the outage: %+v, %v", info.Counts, err)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into
 // a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue,
-// asynq or BullMQ, in PostgreSQL a table of a program's own or River. It is what "punctual import"
+// asynq, BullMQ or Celery, in PostgreSQL a table of a program's own or River. It is what "punctual import"
 // runs. ReadSchedules, for "punctual schedule import", reads the recurring schedules of asynq and
 // BullMQ.
 //
@@ -53,6 +53,8 @@ const (
 	River Kind = "river"
 	// BullMQ is github.com/taskforcesh/bullmq, and its predecessor Bull.
 	BullMQ Kind = "bullmq"
+	// Celery is github.com/celery/celery with Redis as its broker.
+	Celery Kind = "celery"
 )
 
 // DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into,
@@ -87,15 +89,16 @@ type Options struct {
 	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are
 	// "order" and "ack", default "order". For Asynq they are "scheduled" and "retry", for River
 	// "scheduled" and "retryable", default both. For BullMQ they are "delayed", "prioritized",
-	// "wait", "paused" and "failed", default all but the last.
+	// "wait", "paused" and "failed", default all but the last. For Celery they are the priorities
+	// that have a list of their own, of "0" to "9", default "0", "3", "6" and "9".
 	Parts []string
 	// Topic is the topic that everything is imported into, if not empty.
 	Topic string
 	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is
 	// imported into the topic of the same name.
 	Topics map[string]string
-	// ByType makes the type of an Asynq task, the name of a BullMQ job, or the kind of a River job,
-	// its topic.
+	// ByType makes the type of an Asynq task, the name of a BullMQ job or a Celery task, or the kind
+	// of a River job, its topic.
 	ByType bool
 	// TopicOf has, with ByType, the topics of types that are not to be the topic's name.
 	TopicOf map[string]string
@@ -192,7 +195,7 @@ func newImporter(from origin, o *Options) *Importer {
 
 // HasTypes reports whether each message of a system has a type, which Options.ByType makes its
 // topic.
-func (k Kind) HasTypes() bool { return k == Asynq || k == BullMQ || k == River }
+func (k Kind) HasTypes() bool { return k == Asynq || k == BullMQ || k == Celery || k == River }
 
 // NamesMessages reports whether programs name each message of a system, so that Options.IDFrom has
 // no place.
@@ -240,12 +243,13 @@ var parts = map[Kind]struct{ all, standard []string }{
 	BeeDelayQueue: {[]string{"order", "ack"}, []string{"order"}},
 	Asynq:         {[]string{"scheduled", "retry"}, []string{"scheduled", "retry"}},
 	BullMQ:        {[]string{"delayed", "prioritized", "wait", "paused", "failed"}, []string{"delayed", "prioritized", "wait", "paused"}},
+	Celery:        {[]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, []string{"0", "3", "6", "9"}},
 }
 
 func (o *Options) check() error {
 	known, ok := parts[o.Kind]
 	if !ok {
-		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, postgres or river", o.Kind)
+		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, celery, postgres or river", o.Kind)
 	}
 	for _, p := range o.Parts {
 		if !slices.Contains(known.all, p) {
@@ -281,7 +285,7 @@ func (o *Options) checkTopics() error {
 		return storekit.Invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
 	}
 	if o.ByType && !o.Kind.HasTypes() {
-		return storekit.Invalidf("only asynq's tasks and the jobs of BullMQ and River have types")
+		return storekit.Invalidf("only the tasks of asynq and Celery and the jobs of BullMQ and River have types")
 	}
 	if len(o.TopicOf) > 0 && !o.ByType {
 		return storekit.Invalidf("topics for types (--topic-of) go with --by-type")

@@ -218,7 +218,7 @@ func (m *mover) batches(es []*entry) iter.Seq[[]*entry] {
 
 // movable makes the message of an entry, and reports whether the entry is to be taken now.
 func (m *mover) movable(s *source, r *SetReport, e *entry, now time.Time) (bool, error) {
-	s.decode(e)
+	s.decode(e, now)
 	if e.problem != nil {
 		return false, m.im.reject(s, r, e, e.problem)
 	}

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,6 +91,9 @@ func (r *rig) good(k Kind, name string, n int) []string {
 		case waiting:
 			r.job(name, id, body, due)
 			r.must(r.client.LPush(r.t.Context(), "{bull}:"+name+":wait", id).Err())
+		case Celery:
+			body = fmt.Sprintf(`[["%s"],{},{"chord":null}]`, id)
+			r.must(r.client.LPush(r.t.Context(), name, celeryText(id, body, due)).Err())
 		case Postgres, marked:
 			r.exec("insert into jobs (id, run_at, payload) values ($1, to_timestamp($2), $3)", id, due, body)
 		case River:
@@ -99,6 +103,12 @@ func (r *rig) good(k Kind, name string, n int) []string {
 		out = append(out, body)
 	}
 	return out
+}
+
+// celeryText is a task as Celery writes it.
+func celeryText(id, body string, eta int64) string {
+	return fmt.Sprintf(`{"body":"%s","content-type":"application/json","headers":{"task":"t","id":"%s","eta":"%s"},"properties":{"body_encoding":"base64"}}`,
+		base64.StdEncoding.EncodeToString([]byte(body)), id, seconds(eta).UTC().Format(time.RFC3339))
 }
 
 // options returns options that import what good adds.
@@ -115,6 +125,8 @@ func options(k Kind) Options {
 		o.Prefix, o.Parts = "{bull}", []string{"delayed"}
 	case waiting:
 		o.Kind, o.Prefix, o.Parts = BullMQ, "{bull}", []string{"wait"}
+	case Celery:
+		o.Parts = []string{"0"}
 	}
 	if k == marked {
 		o.Kind, o.Where, o.Mark = Postgres, "state = 'pending'", "state=moved"
@@ -131,7 +143,7 @@ const marked Kind = "postgres, marked"
 const waiting Kind = "bullmq, waiting"
 
 // kinds returns the kinds in Redis, allKinds also those in PostgreSQL.
-func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq, BullMQ, waiting} }
+func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq, BullMQ, waiting, Celery} }
 func allKinds() []Kind { return append(kinds(), Postgres, River, marked) }
 
 var errKilled = errors.New("killed")
@@ -242,7 +254,7 @@ func TestKilledAtEachStep(t *testing.T) {
 // import is killed and begun again, each of both arrives once, or the one that was imported is back
 // where it came from and reported.
 func TestKilledWithIDsInUse(t *testing.T) {
-	for _, k := range []Kind{Asynq, BullMQ, waiting, BeeDelayQueue, Postgres, River, ZSet} {
+	for _, k := range []Kind{Asynq, BullMQ, waiting, Celery, BeeDelayQueue, Postgres, River, ZSet} {
 		for _, step := range []string{"", "taken", "adopted", "pushed", "finished"} {
 			for _, dead := range []bool{false, true} {
 				t.Run(fmt.Sprint(k, " ", step, " ", dead), func(t *testing.T) {
@@ -282,7 +294,7 @@ func TestKilledWithIDsInUse(t *testing.T) {
 						}
 						rep = r.move(o)
 					}
-					if err == nil && step != "" && (step != "adopted" || k == Asynq || k == BullMQ || k == waiting || k == ZSet) {
+					if err == nil && step != "" && (step != "adopted" || k == Asynq || k == BullMQ || k == waiting || k == Celery || k == ZSet) {
 						t.Fatalf("this test shows nothing: the run was not killed")
 					}
 					s := rep.Sets[0]
@@ -837,6 +849,19 @@ func (r *rig) oldConsumer(k Kind) []string {
 			return out`, []string{"{bull}:jobs:delayed", "{bull}:jobs:wait", "{bull}:jobs:active"}, r.now()*1000*bullTick, "{bull}:jobs:").StringSlice()
 		r.must(err)
 		out = reply
+	case Celery:
+		for range 10 {
+			text, err := c.RPop(ctx, "jobs").Bytes()
+			if errors.Is(err, redis.Nil) {
+				break
+			}
+			r.must(err)
+			var task celeryTask
+			r.must(json.Unmarshal(text, &task))
+			body, err := base64.StdEncoding.DecodeString(task.Body)
+			r.must(err)
+			out = append(out, string(body))
+		}
 	case Asynq: // forwards in one script
 		reply, err := c.Eval(ctx, `local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 10)
 			for _, id in ipairs(ids) do
@@ -1173,7 +1198,7 @@ func TestUncertain(t *testing.T) {
 // may touch one slot only. BeeDelayQueue is refused there.
 func TestSlowCluster(t *testing.T) {
 	c := redisrig.StartCluster(t, 1, 0)
-	for _, k := range []Kind{ZSet, Redisson, Asynq, BullMQ, waiting} {
+	for _, k := range []Kind{ZSet, Redisson, Asynq, BullMQ, waiting, Celery} {
 		r := newRig(t)
 		r.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 		want := r.good(k, "jobs", 5)
@@ -1182,6 +1207,7 @@ func TestSlowCluster(t *testing.T) {
 			o.Names = nil // found by itself
 			r.must(r.client.SAdd(t.Context(), asynqQueues, "jobs").Err())
 			r.must(r.client.Set(t.Context(), "{bull}:jobs:id", 5, 0).Err())
+			r.must(r.client.SAdd(t.Context(), celeryBinding+"jobs", "jobs"+celerySep+celerySep+"jobs").Err())
 		}
 		r.move(o)
 		r.consume("t")
@@ -1339,7 +1365,7 @@ func TestSourceThatForgot(t *testing.T) {
 		switch {
 		case k == BeeDelayQueue && s.Stored == 0 && s.Rejected[Conflict] == 4:
 			// Its own IDs do not tell whether these are the same ones.
-		case (k == Asynq || k == BullMQ || k == waiting) && s.Duplicates == 4 && len(s.Renamed) == 4:
+		case (k == Asynq || k == BullMQ || k == waiting || k == Celery) && s.Duplicates == 4 && len(s.Renamed) == 4:
 			// Nor do those that a program chose, so the messages came once more, under other IDs.
 			// Those do tell.
 			for _, body := range want {

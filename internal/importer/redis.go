@@ -51,6 +51,8 @@ func (o *redisOrigin) names(ctx context.Context) ([]string, error) {
 		names, err = o.scan(ctx, redissonSet+"*", redissonName)
 	case BullMQ:
 		names, err = o.bullQueues(ctx, o.opt.Prefix, "id")
+	case Celery:
+		names, err = o.celeryQueues(ctx)
 	}
 	if err != nil {
 		return nil, fault(err, "look for what is there")
@@ -191,6 +193,8 @@ func (o *redisOrigin) note(ctx context.Context, s *source, r *SetReport) error {
 			return err
 		}
 		return count("failed: %d; --part failed takes those over", c.ZCard(ctx, queue+"failed"))
+	case s.kind == Celery:
+		return o.noteCelery(ctx, s, r, count)
 	}
 	return nil
 }
@@ -579,8 +583,8 @@ func (o *redisOrigin) walkList(ctx context.Context, s *source, visit visitor) er
 	})
 }
 
-// walkIDs calls visit with the members of BullMQ's list, from its right end, where the workers take
-// from it. So the jobs come in the order in which they wait.
+// walkIDs calls visit with the members of a list of BullMQ or Celery, from its right end, where the
+// workers take from it. So they come in the order in which they wait.
 func (o *redisOrigin) walkIDs(ctx context.Context, s *source, visit visitor) error {
 	return walkPages(ctx, visit, func(skip, n int64) (es []*entry, _ int, err error) {
 		ids, err := o.client.LRange(ctx, s.set, -skip-n, -skip-1).Result()

@@ -241,7 +241,7 @@ func (im *Importer) survey(ctx context.Context, s *source, r *SetReport, now tim
 		stay := make([]bool, len(es))
 		for i, e := range es {
 			stay[i] = true
-			s.decode(e)
+			s.decode(e, now)
 			if e.problem != nil {
 				if err := im.reject(s, r, e, e.problem); err != nil {
 					return nil, err

@@ -41,14 +41,16 @@ type source struct {
 	tasks    string
 	fields   []string
 	compared int
-	// isList tells that set is the key of a list of IDs (BullMQ), which have no scores.
+	// isList tells that set is the key of a list, of IDs (BullMQ) or tasks (Celery), which have no
+	// scores.
 	isList bool
 	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds
 	// of River's jobs name the topics (Options.ByType).
 	topic string
 	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
 	unit time.Duration
-	// due returns the due time of an entry: what its score says, unless the kind sets it.
+	// due returns the due time of an entry: what its score says, unless the kind sets it. The zero
+	// Time stands for now.
 	due func(e *entry) (time.Time, *problem)
 	// renames is whether a message gets its spare ID if another one has its own. Otherwise it stays
 	// in the other system, where its ID may be needed to cancel it.
@@ -62,7 +64,7 @@ type source struct {
 type entry struct {
 	member string
 	score  float64
-	task   task  // of asynq and BullMQ alone
+	task   task  // of asynq, BullMQ and Celery alone
 	row    pgRow // of PostgreSQL alone
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
@@ -81,9 +83,10 @@ type entry struct {
 }
 
 // task is what was read of the hash that asynq or BullMQ keeps of a task: the values of
-// source.fields, with "" for those that it does not have.
+// source.fields, with "" for those that it does not have. A task of Celery is the member itself.
 type task struct {
 	found  bool
+	id     string // if the member is not the ID
 	values []string
 	parent bool // of a flow, in BullMQ
 }
@@ -193,6 +196,8 @@ func (im *Importer) newSource(name, part string) *source {
 		s.describeAsynq()
 	case BullMQ:
 		s.describeBull(im.opt.Prefix)
+	case Celery:
+		s.describeCelery()
 	case Postgres:
 		s.unit = time.Millisecond
 		s.describeTable(im.opt.Columns)
@@ -217,7 +222,7 @@ func (im *Importer) newSource(name, part string) *source {
 		}
 		return m, p
 	}
-	s.renames = s.tasks != "" || im.opt.IDFrom != ""
+	s.renames = s.renames || s.tasks != "" || im.opt.IDFrom != ""
 	return s
 }
 
@@ -262,12 +267,12 @@ func idFrom(pointer string, body []byte) (string, *problem) {
 	return "", problemf(BadBody, "its body has no ID at %s (--id-from): a text of 1 to %d printable ASCII characters, or a number", pointer, limits.MaxIDBytes)
 }
 
-// call sets the ID of the message of an entry. A task of asynq or BullMQ keeps an ID that it had
-// and the message has not in a header.
+// call sets the ID of the message of an entry. A task of asynq, BullMQ or Celery keeps an ID that it
+// had and the message has not in a header.
 func (s *source) call(e *entry, id string) {
 	e.message.ID = id
-	if e.task.found && e.member != id {
-		e.message.Headers[string(s.kind)+"-id"] = e.member
+	if own := cmp.Or(e.task.id, e.member); e.task.found && own != id {
+		e.message.Headers[string(s.kind)+"-id"] = own
 	}
 }
 
@@ -313,8 +318,11 @@ func makeID(k Kind, parts ...string) string {
 }
 
 // decode makes the message of an entry, or notes what is wrong with it.
-func (s *source) decode(e *entry) {
+func (s *source) decode(e *entry, now time.Time) {
 	due, p := s.due(e)
+	if due.IsZero() {
+		due = now.Truncate(time.Millisecond)
+	}
 	if p == nil {
 		e.message, p = s.read(e)
 	}

@@ -15,7 +15,7 @@ for i = 1, (#ARGV - 2) / 3 do
   local task, kept = KEYS[2 * i + 1], KEYS[2 * i + 2]
   local held, there = redis.call('HGET', staging, member), nil
   if isList then
-    there = redis.call('EXISTS', task) == 1 and score
+    there = (tasks and redis.call('EXISTS', task) == 1 or not tasks and redis.call('LPOS', set, member)) and score
   else
     there = redis.call('ZSCORE', set, member)
   end

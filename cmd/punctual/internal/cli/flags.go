@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -81,19 +79,22 @@ func readDuration(s string) (time.Duration, error) { return typed(notation.Parse
 // timeVar adds a flag that takes a time as readTime understands it. The zero Time says that the
 // flag was not given, so it is refused.
 func (a *app) timeVar(flags *pflag.FlagSet, p *time.Time, name, usage string) {
-	parsedVar(flags, p, name, usage, "time", a.readGivenTime)
+	parsedVar(flags, p, name, usage, "time", func(s string) (time.Time, error) { return a.readGivenTime(name, s) })
 }
 
 // timeTextVar is timeVar for a member of JSON.
 func (a *app) timeTextVar(flags *pflag.FlagSet, p *wire.Given, name, usage string) {
 	parsedVar(flags, p, name, usage, "time", func(s string) (wire.Given, error) {
-		t, err := a.readGivenTime(s)
+		t, err := a.readGivenTime(name, s)
 		return wire.Given(wire.TimeText(t)), err
 	})
 }
 
-func (a *app) readGivenTime(s string) (time.Time, error) {
-	t, err := a.readTime(s)
+func (a *app) readGivenTime(name, s string) (time.Time, error) {
+	t, odd, err := a.readTime(s, a.localZone())
+	if odd != "" {
+		a.warn("--"+name, []string{odd})
+	}
 	if err == nil && t.IsZero() {
 		err = usagef("time %s cannot be told from none: use a later one", stamp(t))
 	}
@@ -104,32 +105,16 @@ func (a *app) readGivenTime(s string) (time.Time, error) {
 const timeForms = "2026-11-20T10:00:00Z, '2026-11-20 9:00', 'tomorrow 9:00', 'mon 9am' or '9:30pm'"
 
 // readTime reads what --at takes. That is an RFC 3339 time, or a day and a time of day, or a time
-// of day alone, in the local time zone. Words that it does not know are refused, because a time
-// that is understood in part is a wrong one.
-func (a *app) readTime(s string) (time.Time, error) {
+// of day alone, as clocks on the wall in loc show it. Words that it does not know are refused,
+// because a time that is understood in part is a wrong one. Where the clocks skip the time or show
+// it twice, it is the first instant at which they show it or a later one (cron.FirstInstant), and
+// odd says so.
+func (a *app) readTime(s string, loc *time.Location) (t time.Time, odd string, err error) {
 	if hasOffset(s) || notation.HasLongYear(s) {
-		return typed(notation.ParseTime(s))
+		t, err = typed(notation.ParseTime(s))
+		return t, "", err
 	}
-	return readOnWall(s, a.now().In(a.localZone()), onDay)
-}
-
-// readTimeIn reads what --at takes beside --zone: a time on the wall of that zone. Where the clocks
-// of the zone skip the time or show it twice, it is the first instant at which they show it or a
-// later one (cron.FirstInstant), and odd says so.
-func (a *app) readTimeIn(s, zone string) (t time.Time, odd string, err error) {
-	loc, err := cron.LoadZone(zone)
-	if err != nil {
-		return t, "", usagef("%v", err)
-	}
-	if hasOffset(s) {
-		return t, "", usagef("time %q names an offset from UTC, and --zone gives it another one: use one of them", s)
-	}
-	t, err = readOnWall(s, a.now().In(loc), func(day, clock time.Time) (time.Time, error) {
-		wall := time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.UTC)
-		odd = cron.OddWall(wall, loc)
-		return cron.FirstInstant(wall, loc), nil
-	})
-	return t, odd, err
+	return readOnWall(s, a.now().In(loc))
 }
 
 // hasOffset tells whether s is a date and time that says how far it is from UTC.
@@ -137,9 +122,12 @@ func hasOffset(s string) bool {
 	return dateAndTime.MatchString(s) && (strings.HasSuffix(s, "Z") || strings.ContainsAny(s[len(time.DateOnly):], "+-"))
 }
 
-// readOnWall reads a time as clocks on the wall show it in the zone of now. instant returns the
-// instant of a day and a time of day.
-func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (time.Time, error)) (time.Time, error) {
+// readOnWall is readTime for a time on the wall, in the zone of now.
+func readOnWall(s string, now time.Time) (t time.Time, odd string, err error) {
+	take := func(day, clock time.Time) {
+		wall := time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.UTC)
+		t, odd = cron.FirstInstant(wall, now.Location()), cron.OddWall(wall, now.Location())
+	}
 	words := strings.Fields(strings.ToLower(dateAndTime.ReplaceAllString(s, "$1 $2")))
 	if n := len(words); n > 1 && (words[n-1] == "am" || words[n-1] == "pm") { // 9 am
 		words = append(words[:n-2], words[n-2]+words[n-1])
@@ -150,33 +138,32 @@ func readOnWall(s string, now time.Time, instant func(day, clock time.Time) (tim
 	switch len(words) {
 	case 1:
 		if _, ok := dayOf(words[0], now); ok {
-			return time.Time{}, usagef("time %q has no time of day: write it like '%s 9:00'", s, words[0])
+			return t, "", usagef("time %q has no time of day: write it like '%s 9:00'", s, words[0])
 		}
 		clock, ok := timeOfDay(words[0])
 		if !ok {
 			break
 		}
-		t, err := instant(now, clock)
-		if err == nil && !t.After(now) {
-			t, err = instant(now.AddDate(0, 0, 1), clock)
+		if take(now, clock); !t.After(now) {
+			take(now.AddDate(0, 0, 1), clock)
 		}
-		return t, err
+		return t, odd, nil
 	case 2:
 		day, known := dayOf(words[0], now)
 		clock, ok := timeOfDay(words[1])
 		if !known || !ok {
 			break
 		}
-		t, err := instant(day, clock)
-		if _, weekday := weekdays[words[0]]; weekday && err == nil && !t.After(now) {
-			t, err = instant(day.AddDate(0, 0, 7), clock)
+		take(day, clock)
+		if _, weekday := weekdays[words[0]]; weekday && !t.After(now) {
+			take(day.AddDate(0, 0, 7), clock)
 		}
-		return t, err
+		return t, odd, nil
 	}
 	if notation.ImpossibleDay(s) {
-		return time.Time{}, usagef("time %q: the calendar has no such day: use one that it has", s)
+		return t, "", usagef("time %q: the calendar has no such day: use one that it has", s)
 	}
-	return time.Time{}, usagef("time %q is not understood: write it like %s", s, timeForms)
+	return t, "", usagef("time %q is not understood: write it like %s", s, timeForms)
 }
 
 // dateAndTime matches the start of a time in RFC 3339's form. Without an offset from UTC it is a
@@ -215,28 +202,4 @@ func timeOfDay(s string) (clock time.Time, ok bool) {
 		}
 	}
 	return clock, false
-}
-
-// errSkipped is the cause of an error about a time that clocks on the wall never show.
-var errSkipped = errors.New("clocks are set forward over it")
-
-// onDay is the first instant at which a clock on the wall shows the time on that day. A time that
-// is left out because clocks are set forward is refused.
-func onDay(day, clock time.Time) (time.Time, error) {
-	hour, minute, second := clock.Clock()
-	t := time.Date(day.Year(), day.Month(), day.Day(), hour, minute, second, 0, day.Location())
-	shows := func(t time.Time) bool {
-		h, m, s := t.Clock()
-		return h == hour && m == minute && s == second && t.Day() == day.Day()
-	}
-	if !shows(t) {
-		text := fmt.Sprintf("there is no %s on %s in the time zone %s, where clocks are set forward then: use another time", clock.Format(time.TimeOnly), day.Format(time.DateOnly), day.Location())
-		return t, &failure{code: codeUsage, exit: exitUsage, definite: true, text: text, cause: errSkipped}
-	}
-	for _, back := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} { // clocks are set back by one of these
-		if shows(t.Add(-back)) {
-			return t.Add(-back), nil
-		}
-	}
-	return t, nil
 }

@@ -332,6 +332,26 @@ const importBullExample = `  punctual import bullmq --from redis://localhost
   punctual import bullmq --by-type --part delayed --from redis://localhost --yes
   punctual import bullmq mail --part failed --spread 10m --from redis://localhost --yes`
 
+const importCeleryHelp = `Import the tasks that wait in Celery's Redis broker: those of the queues that are named, or of all
+that are found. The body of a message is that of the task, [args, kwargs, options] in JSON; its
+name, queue, retries so far and time limits are in the headers celery-task, celery-queue,
+celery-retries and celery-timelimit, beside its own. It keeps its ID, unless another message has
+that here. Its ETA is the due time, its expires the expiry.
+
+Workers hold the tasks that have an ETA. Stop them with TERM first: then they give those back to
+their queues. Keep none running, or it takes them again.
+
+A task goes into the topic that has the queue's name; with --by-type into that of its name, or the
+one that --topic-of gives that name. Priorities have no counterpart in a message, and the command
+says how many tasks have one. How often a task is retried is written in the program of Celery's
+worker and not in the task, so here the topic's setting decides (punctual topic set
+--max-attempts). Tasks that others follow (link, chain, chord) are rejected, because Celery starts
+those when the task ends, and so are bodies that are not JSON.`
+
+const importCeleryExample = `  punctual import celery --from redis://localhost
+  punctual import celery --by-type --topic-of tasks.close_order=order.close --from redis://localhost --yes
+  punctual import celery celery mail --map celery=jobs --from redis://localhost/1 --yes`
+
 const importPostgresHelp = `Import what a program keeps in a table of its own. Its rows have an ID, a due time and a body, in
 the columns that --id, --due and --body name. The ID's column is unique, mostly the primary key; it
 becomes the message's ID, so that the program can cancel by it. A key of several columns is named
@@ -416,6 +436,13 @@ var importKinds = []importKind{
 			flags.BoolVar(&o.ByType, "by-type", false, "the name of a job is its topic")
 			flags.StringSliceVar(&o.Parts, "part", nil, "which jobs: `delayed,prioritized,wait,paused,failed`; default all but failed")
 			flags.StringVar(&o.Prefix, "prefix", "bull", "the `PREFIX` of BullMQ's keys")
+		},
+	},
+	{
+		importer.Celery, "celery [QUEUE...]", "Import from Celery's Redis broker", importCeleryHelp, importCeleryExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the name of a task is its topic")
+			flags.StringSliceVar(&o.Parts, "part", nil, "tasks of which priorities: `0,1,...,9`; default the lists that Celery makes, 0, 3, 6 and 9")
 		},
 	},
 	{

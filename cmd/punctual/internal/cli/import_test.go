@@ -226,6 +226,24 @@ func TestImportBullMQ(t *testing.T) {
 	runOn(t, "disk:"+j.dir, append(args, "--part", "later")...).exits(exitUsage, "bullmq has no part")
 }
 
+// A task of Celery arrives under its ID, and that it loses its priority is said.
+func TestImportCelery(t *testing.T) {
+	j := newJobs(t)
+	add := func(queue, id, properties string) {
+		j.do("LPUSH", queue, `{"body":"[[7],{},{}]","content-type":"application/json","headers":{"task":"close","id":"`+id+`","eta":"2100-01-01T00:00:00+00:00"},"properties":{`+properties+`}}`)
+	}
+	j.do("SADD", "_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+	add("celery", "T-5", "")
+	args := []string{"import", "celery", "--by-type", "--topic-of", "close=order.close", "--from", j.from}
+	if r := runOn(t, "disk:"+j.dir, args...).ok().contains("celery (0)", "ID T-5, body"); strings.Contains(r.out, "celery (3)") {
+		t.Errorf("a list with nothing is shown: %s", r.out)
+	}
+	runOn(t, "disk:"+j.dir, append(args, "--yes")...).ok()
+	runOn(t, "disk:"+j.dir, "get", "T-5", "--topic", "order.close").ok().contains("celery-task=close", "2100-01-01T00:00:00.000Z")
+	add("celery\x06\x169", "T-6", `"priority":9`)
+	runOn(t, "disk:"+j.dir, append(args, "--yes")...).exits(exitError, "all arrived, but 1 are not as they were there").contains("celery (9): 1 with a priority")
+}
+
 // asynqTask is a task of asynq, from its fields, in protobuf.
 func asynqTask(fields map[int]string) (task string) {
 	for number, text := range fields {

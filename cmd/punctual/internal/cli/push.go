@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -241,16 +240,18 @@ func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err erro
 		err = usagef("--zone goes with --at: it says where the clocks are that show the time")
 	case w.in != nil:
 		a.Delay = *w.in
-	case w.zone != "":
-		var odd string
-		if a.Due, odd, err = w.app.readTimeIn(w.at, w.zone); odd != "" {
-			w.app.warn("--at", []string{odd})
-		}
 	case w.at != "":
-		a.Due, err = w.app.readTime(w.at)
-		in := a.Due.In(w.app.localZone())
-		_, offset := in.Zone()
-		if odd := cron.OddWall(in.UTC().Add(time.Duration(offset)*time.Second), in.Location()); odd != "" && err == nil && !hasOffset(w.at) {
+		loc := w.app.localZone()
+		if w.zone != "" {
+			if loc, err = cron.LoadZone(w.zone); err != nil {
+				return a, usagef("%v", err)
+			}
+			if hasOffset(w.at) {
+				return a, usagef("time %q names an offset from UTC, and --zone gives it another one: use one of them", w.at)
+			}
+		}
+		var odd string
+		if a.Due, odd, err = w.app.readTime(w.at, loc); odd != "" {
 			w.app.warn("--at", []string{odd})
 		}
 	}
@@ -261,12 +262,8 @@ func (w *whenFlags) amendment(c punctual.Change) (a punctual.Amendment, err erro
 	return a, err
 }
 
-// readAt checks the text of --at. A time that the local clocks skip is refused later, unless --zone
-// is given.
+// readAt checks the text of --at.
 func (w *whenFlags) readAt(s string) (string, error) {
-	_, err := w.app.readTime(s)
-	if errors.Is(err, errSkipped) {
-		err = nil
-	}
+	_, _, err := w.app.readTime(s, time.UTC)
 	return s, err
 }

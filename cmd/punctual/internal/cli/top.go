@@ -38,10 +38,14 @@ the store long.`,
 		if utc {
 			zone = time.UTC
 		}
+		readTime := func(s string) (time.Time, error) {
+			t, _, err := a.readTime(s, zone) // the question that follows names the instant
+			return t, err
+		}
 		held := &heldLines{}
 		a.log = slog.New(slog.NewTextHandler(held, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		err := a.withInspector(ctx, mustExist, func(i punctual.Inspector, s punctual.Store) error {
-			return top.Run(ctx, i, s, top.Options{In: a.in, Out: out, Environ: a.terminalEnv(), Zone: zone, ReadTime: a.readTime})
+			return top.Run(ctx, i, s, top.Options{In: a.in, Out: out, Environ: a.terminalEnv(), Zone: zone, ReadTime: readTime})
 		})
 		return errors.Join(err, held.writeTo(a.errs))
 	})
