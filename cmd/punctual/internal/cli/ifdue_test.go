@@ -61,7 +61,7 @@ func TestZone(t *testing.T) {
 	}
 	r := newRig(t)
 	r.env["TZ"] = "Europe/Berlin"
-	r.run("push", "t", "x", "--at", "2027-03-28 02:30").exits(exitUsage, "clocks are set forward")
+	r.run("push", "t", "x", "--id", "a", "--at", "2027-03-28 02:30").exits(exitOK, "clocks in Europe/Berlin are set forward")
 	r.run("push", "t", "x", "--zone", "Europe/Berlin").exits(exitUsage, "--zone goes with --at")
 	r.run("push", "t", "x", "--at", "2026-11-21T09:00:00Z", "--zone", "Europe/Berlin").exits(exitUsage, "offset from UTC")
 	r.run("push", "t", "x", "--at", "2026-11-21 09:00", "--zone", "Mars").exits(exitUsage, "not known")
