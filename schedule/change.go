@@ -47,6 +47,19 @@ const (
 // ErrTooLarge if it is too long; nothing is changed then. ErrOverloaded says that the times of the
 // definition were changed four times already while no duty stored what had come.
 func Put(ctx context.Context, q *punctual.Queue, s Schedule) (punctual.PushStatus, error) {
+	return put(ctx, q, s, func(*rule.Record, int64) {})
+}
+
+// PutPaused is Put, except that a new schedule is paused from the start, as by Pause. One that is
+// there keeps its pause, or goes on.
+func PutPaused(ctx context.Context, q *punctual.Queue, s Schedule, by, note string) (punctual.PushStatus, error) {
+	if err := checkNote(s.Topic, s.Name, by, note); err != nil {
+		return punctual.PushNone, err
+	}
+	return put(ctx, q, s, func(r *rule.Record, now int64) { r.Pause(by, note, now) })
+}
+
+func put(ctx context.Context, q *punctual.Queue, s Schedule, begin func(r *rule.Record, now int64)) (punctual.PushStatus, error) {
 	d, err := s.definition()
 	if err != nil {
 		return punctual.PushNone, err
@@ -62,7 +75,11 @@ func Put(ctx context.Context, q *punctual.Queue, s Schedule) (punctual.PushStatu
 	}
 	return editSchedule(ctx, q, s.Topic, s.Name, &zones, func(r *rule.Record, now int64) (*rule.Record, error) {
 		if r == nil {
-			return rule.New(d, now, &zones)
+			r, err := rule.New(d, now, &zones)
+			if err == nil {
+				begin(r, now)
+			}
+			return r, err
 		}
 		changed, err := r.Redefine(d, now, &zones)
 		if !changed || err != nil {
@@ -77,9 +94,8 @@ func Put(ctx context.Context, q *punctual.Queue, s Schedule) (punctual.PushStatu
 // schedule and why, for those who list schedules; both may be empty. A schedule that is paused
 // already gets the new by and note. ErrNotFound: there is no such schedule.
 func Pause(ctx context.Context, q *punctual.Queue, topic, name, by, note string) error {
-	const most = 1000
-	if len(by)+len(note) > most {
-		return (&Schedule{Topic: topic, Name: name}).errorf(punctual.ErrTooLarge, "the note has %d bytes: use at most %d", len(by)+len(note), most)
+	if err := checkNote(topic, name, by, note); err != nil {
+		return err
 	}
 	return changeSchedule(ctx, q, topic, name, func(r *rule.Record, now int64, _ *cron.Zones) (bool, error) {
 		if p := r.State.Paused; p != nil && p.By == by && p.Note == note {
@@ -88,6 +104,14 @@ func Pause(ctx context.Context, q *punctual.Queue, topic, name, by, note string)
 		r.Pause(by, note, now)
 		return true, nil
 	})
+}
+
+func checkNote(topic, name, by, note string) error {
+	const most = 1000
+	if len(by)+len(note) > most {
+		return (&Schedule{Topic: topic, Name: name}).errorf(punctual.ErrTooLarge, "the note has %d bytes: use at most %d", len(by)+len(note), most)
+	}
+	return nil
 }
 
 // Resume ends the pause of a schedule. The times that came meanwhile are left out and count as

@@ -345,6 +345,45 @@ func TestPauseResumeSkipRunDelete(t *testing.T) {
 	r.wantStored("sync", run.ID, "hourly~20261120T120000Z")
 }
 
+// A schedule that is new is paused from the start, so that no time of it comes; one that is there
+// stays paused or goes on, also with another definition.
+func TestPutPaused(t *testing.T) {
+	r := newCronRig(t)
+	put := func(spec, note string) punctual.PushStatus {
+		t.Helper()
+		status, err := schedule.PutPaused(t.Context(), r.queue, schedule.Schedule{Topic: "sync", Name: "often", Spec: spec, Overlap: schedule.OverlapAllow}, "anna", note)
+		if err != nil && !errors.Is(err, punctual.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		return status
+	}
+	if status := put("@every 1s", strings.Repeat("x", 1000)); status != punctual.PushNone {
+		t.Errorf("with a note that is too long: %v", status)
+	}
+	if _, err := schedule.Get(t.Context(), r.queue, "sync", "often"); !errors.Is(err, punctual.ErrNotFound) {
+		t.Errorf("with a note that is too long it was put: %v", err)
+	}
+	if status := put("@every 1s", "as there"); status != punctual.PushStored {
+		t.Errorf("put: %v", status)
+	}
+	r.at("sync", 0, "10:30:00")
+	r.wantStored("sync")
+	if p := r.get("sync", "often").Paused; p == nil || p.By != "anna" || p.Note != "as there" || !p.At.Equal(friday) {
+		t.Errorf("paused %+v", p)
+	}
+	if status := put("@every 1h", "as there"); status != punctual.PushReplaced || r.get("sync", "often").Paused == nil {
+		t.Errorf("with another definition: %v, %+v", status, r.get("sync", "often"))
+	}
+	if err := schedule.Resume(t.Context(), r.queue, "sync", "often", false); err != nil {
+		t.Fatal(err)
+	}
+	if status := put("@every 1h", "as there"); status != punctual.PushDuplicate || r.get("sync", "often").Paused != nil {
+		t.Errorf("after a resume: %v, %+v", status, r.get("sync", "often"))
+	}
+	r.at("sync", 0, "11:00:00")
+	r.wantStored("sync", "often~20261120T110000Z")
+}
+
 func TestPauseWithCatchUp(t *testing.T) {
 	r := newCronRig(t)
 	r.put(schedule.Schedule{Topic: "sync", Name: "hourly", Spec: "0 * * * *"})

@@ -9,7 +9,8 @@ import (
 )
 
 // Programs find the same times on the wall and differ where clocks are set forward or back. To say
-// in which times, the searches of asynq and BullMQ are done here as these programs do them.
+// in which times, the searches of asynq, BullMQ, Kubernetes and Quartz are done here as these
+// programs do them.
 
 // search finds the next time, like Spec.Next.
 type search = func(after time.Time, loc *time.Location) (time.Time, bool)
@@ -19,8 +20,8 @@ const yearsAhead = 2
 
 // In returns the expression for a zone, with what is to say of the schedule that where names: that
 // it was written anew, and the clock changes within two years of from at which the program of the
-// dialect comes at other times than Punctual. Clock changes are not compared for EventBridge,
-// Quartz and Spring. For cron it writes an expression that comes at cron's times.
+// dialect comes at other times than Punctual. Clock changes are not compared for EventBridge and
+// Spring. For cron it writes an expression that comes at cron's times.
 func (t Translation) In(where string, loc *time.Location, from time.Time) (text string, findings []Finding) {
 	parts := strings.Split(t.Text, ";")
 	var differences []string
@@ -32,6 +33,10 @@ func (t Translation) In(where string, loc *time.Location, from time.Time) (text 
 		switch t.dialect {
 		case Asynq:
 			differences = append(differences, s.differences(s.nextOfRobfig, "asynq", loc, from)...)
+		case Kubernetes:
+			differences = append(differences, s.differences(s.nextOfRobfig, "Kubernetes", loc, from)...)
+		case Quartz:
+			differences = append(differences, s.differences(s.nextOfQuartz, "Quartz", loc, from)...)
 		case BullMQ:
 			differences = append(differences, s.differences(s.nextOfCronParser, "BullMQ", loc, from)...)
 		case Crontab:
@@ -140,7 +145,40 @@ func (s Spec) onDay(t time.Time) bool {
 	return s.days(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))>>t.Day()&1 == 1
 }
 
-// nextOfRobfig is Next as robfig/cron 3.0.1 finds it, on which asynq's scheduler rests.
+// nextOfQuartz is Next as Quartz 2.3.2 finds it. Of a time on the wall that clocks show twice it
+// takes the second, also when it begins at the first, so that it does not come for an hour.
+func (s Spec) nextOfQuartz(after time.Time, loc *time.Location) (time.Time, bool) {
+	from := onWall(after.In(loc).Add(time.Second))
+	for {
+		next, ok := s.Next(from.Add(-time.Second), time.UTC)
+		at := lenient(next, loc)
+		if from = onWall(at); !ok || from.Equal(next) {
+			return at, ok
+		}
+		if from.Hour() != next.Hour() { // it tries the next hour, also if that is one of another day
+			from = onWall(lenient(from.Add(time.Duration(next.Hour()+1-from.Hour())*time.Hour), loc))
+		}
+	}
+}
+
+// lenient is the instant that Java's Calendar takes for a time on the wall: the second of two, and
+// of a time that clocks are set forward over one as far behind the gap.
+func lenient(wall time.Time, loc *time.Location) time.Time {
+	_, before := wall.Add(-mostApart).In(loc).Zone()
+	_, behind := wall.Add(mostApart).In(loc).Zone()
+	if at := wall.Add(-time.Duration(behind) * time.Second).In(loc); onWall(at).Equal(wall) {
+		return at
+	}
+	return wall.Add(-time.Duration(before) * time.Second).In(loc)
+}
+
+// onWall is the time that the clocks of t's zone show, as one of UTC.
+func onWall(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+// nextOfRobfig is Next as robfig/cron 3.0.1 finds it, on which asynq's scheduler and the CronJobs
+// of Kubernetes rest.
 func (s Spec) nextOfRobfig(after time.Time, loc *time.Location) (time.Time, bool) {
 	t := after.In(loc).Add(time.Second)
 	begun := false // the units of t below the first that did not match are at their start

@@ -18,6 +18,7 @@ const (
 	BullMQ      Dialect = "bullmq"      // BullMQ 6.7, whose parser is cron-parser 5.10
 	Crontab     Dialect = "crontab"     // Debian's cron 3.0pl1 and cronie 1.7
 	EventBridge Dialect = "eventbridge" // cron(...) and rate(...) of Amazon EventBridge
+	Kubernetes  Dialect = "kubernetes"  // a CronJob, whose parser is robfig/cron 3.0.1
 	Quartz      Dialect = "quartz"      // Quartz 2.3
 	Spring      Dialect = "spring"      // Spring 5.3 and newer
 )
@@ -62,15 +63,19 @@ type rules struct {
 
 func always(string, string) bool { return true }
 
+// robfig are the rules of robfig/cron's standard parser.
+var robfig = &rules{least: 5, most: 5, weekEnd: 6, anywhere: true, both: func(m, w string) bool {
+	return slices.ContainsFunc(strings.Split(m+","+w, ","), func(element string) bool {
+		base, step, stepped := strings.Cut(element, "/")
+		n, err := strconv.Atoi(step)
+		return (base == "*" || base == "?") && (!stepped || err == nil && n == 1)
+	})
+}}
+
 // dialects has the rules of all dialects. It does not change.
 var dialects = map[Dialect]*rules{
-	Asynq: {least: 5, most: 5, weekEnd: 6, anywhere: true, both: func(m, w string) bool {
-		return slices.ContainsFunc(strings.Split(m+","+w, ","), func(element string) bool {
-			base, step, stepped := strings.Cut(element, "/")
-			n, err := strconv.Atoi(step)
-			return (base == "*" || base == "?") && (!stepped || err == nil && n == 1)
-		})
-	}},
+	Asynq:      robfig,
+	Kubernetes: robfig,
 	BullMQ: {least: 1, most: 6, weekEnd: 7, anywhere: true, both: func(m, w string) bool {
 		return m == "*" || m == "?" || w == "*" || w == "?"
 	}, names: map[string]string{"@minutely": "* * * * *", "@secondly": "* * * * * *", "@weekdays": "0 0 * * 1-5", "@weekends": "0 0 * * 0,6"}},

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Expressions that asynq's and BullMQ's own parsers have read, with the times that these found,
-// mean the same here after Translate. At clock changes In names what differs. The expressions are
-// drawn by internal/importer/testdata/asynq/crontimes.
+// Expressions that the parsers of asynq, BullMQ and Quartz have read, with the times that these
+// found, mean the same here after Translate. At clock changes In names what differs. The
+// expressions are drawn by internal/importer/testdata/asynq/crontimes and testdata/quartz.
 func TestTranslateMeansWhatPeersMean(t *testing.T) {
 	for d, model := range map[Dialect]func(Spec) search{
 		Asynq:  func(s Spec) search { return s.nextOfRobfig },
 		BullMQ: func(s Spec) search { return s.nextOfCronParser },
+		Quartz: func(s Spec) search { return s.nextOfQuartz },
 	} {
 		text, err := os.ReadFile("testdata/" + string(d) + ".txt")
 		if err != nil {
@@ -98,6 +99,8 @@ func TestTranslate(t *testing.T) {
 		{Asynq, "0 9 * * mon-fri", "0 9 * * mon-fri"},
 		{Asynq, "@every 90s", "@every 90s"},
 		{Asynq, "0 9 * *", "! schedule \"0 9 * *\": it has 4 fields, and asynq wants 5"},
+		{Kubernetes, "0 6 */2 * 1", "0 6 1-31/2 * 1"},
+		{Kubernetes, "0 9 * *", "! schedule \"0 9 * *\": it has 4 fields, and kubernetes wants 5"},
 		{Quartz, "0 0 9 ? * 2-6", "0 0 9 ? * MON-FRI"},
 		{Quartz, "0 0 9 ? * FRI-MON", "0 0 9 ? * SUN,MON,FRI,SAT"},
 		{Quartz, "0 0 22-2 * * ?", "0 0 0-2,22,23 * * ?"},
@@ -130,7 +133,7 @@ func TestTranslate(t *testing.T) {
 		{Crontab, "0 6 */2 * 1", "0 6 */2 * 1"},
 		{Crontab, "0 0 * * fri-sun", "! schedule \"0 0 * * fri-sun\": day of week \"FRI-SUN\": cron refuses it or never runs it: write 5-6,0"},
 		{Crontab, "5/15 * * * *", "! schedule \"5/15 * * * *\": minute \"5/15\": cron refuses a step without a range: write 5-59/15"},
-		{"jenkins", "H * * * *", "! dialect \"jenkins\" is not known: use one of [asynq bullmq crontab eventbridge quartz spring]"},
+		{"jenkins", "H * * * *", "! dialect \"jenkins\" is not known: use one of [asynq bullmq crontab eventbridge kubernetes quartz spring]"},
 	} {
 		got, err := Translate(c.text, c.d)
 		if want, fails := strings.CutPrefix(c.want, "! "); fails {

@@ -55,6 +55,8 @@ const (
 	BullMQ Kind = "bullmq"
 	// Celery is github.com/celery/celery with Redis as its broker.
 	Celery Kind = "celery"
+	// Quartz has schedules alone: ReadSchedules.
+	Quartz Kind = "quartz"
 )
 
 // DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into,

@@ -22,8 +22,8 @@ import (
 	"github.com/punctualmq/punctual/storekit"
 )
 
-// Recurring schedules of other systems, as far as these keep them in Redis. They are read and never
-// changed: somebody has to stop the other system's scheduler, or both push.
+// Recurring schedules of other systems. They are read and never changed: somebody has to stop the
+// other system's scheduler, or both push.
 
 // ScheduleOptions says which schedules are read, and what is not written down with them.
 type ScheduleOptions struct {
@@ -35,23 +35,31 @@ type ScheduleOptions struct {
 	// (SchedulerOpts.Location), for BullMQ that of the clocks of its servers. Neither system stores
 	// it.
 	Zone string
-	// Overlap and Missed are those of all schedules.
-	Overlap schedule.Overlap
-	Missed  schedule.Missed
+	// Overlap and Missed, if not nil, are those of all schedules. Otherwise they are the nearest to
+	// what the other system does with each, where it says so.
+	Overlap *schedule.Overlap
+	Missed  *schedule.Missed
 	// MaxAttempts takes the place of the attempts that the other system would make, if not 0.
 	MaxAttempts int
-	// Queues are BullMQ's queues; none means all that are found. Prefix is that of its keys: "bull"
-	// by default.
+	// Queues are BullMQ's queues, or Quartz's schedulers; none means all that are found. Prefix is
+	// that of BullMQ's keys, "bull" by default, or of Quartz's tables.
 	Queues []string
 	Prefix string
 	// Now is the present time. A schedule without a time after it is left out.
 	Now time.Time
 }
 
+// FoundSchedule is a schedule of another system.
+type FoundSchedule struct {
+	schedule.Schedule
+	// Paused says why it does not run there, or is empty. It is to be put as paused.
+	Paused string
+}
+
 // schedules collects what is read.
 type schedules struct {
 	opt      *ScheduleOptions
-	all      []schedule.Schedule
+	all      []FoundSchedule
 	findings []cron.Finding
 	// entry is where the findings of the present entry begin.
 	entry int
@@ -74,8 +82,16 @@ func (r *schedules) leave(where, format string, args ...any) {
 	r.say(cron.Left, where, format, args...)
 }
 
+// policy says what differs of a policy, unless the user has asked for one.
+func (r *schedules) policy(unasked bool, where, text string) {
+	if unasked {
+		r.say(cron.Changed, where, "%s", text)
+	}
+}
+
 // add takes a schedule, under a name that no other one of its topic has, if it can be one here.
-func (r *schedules) add(where, name string, s schedule.Schedule) {
+// paused is its FoundSchedule.Paused.
+func (r *schedules) add(where, name, paused string, s schedule.Schedule) {
 	if r.opt.Topic != "" {
 		s.Topic = r.opt.Topic
 	}
@@ -92,13 +108,21 @@ func (r *schedules) add(where, name string, s schedule.Schedule) {
 	if s.Name != name {
 		r.say(cron.Noted, where, "its name is %s here", s.Name)
 	}
-	s.Overlap, s.Missed = r.opt.Overlap, r.opt.Missed
+	if r.opt.Overlap != nil {
+		s.Overlap = *r.opt.Overlap
+	}
+	if r.opt.Missed != nil {
+		s.Missed = *r.opt.Missed
+	}
 	s.MaxAttempts = cmp.Or(r.opt.MaxAttempts, s.MaxAttempts)
 	if _, err := s.Preview(r.opt.Now, 0); err != nil {
 		r.leave(where, "%v", err)
 		return
 	}
-	r.all = append(r.all, s)
+	if paused != "" {
+		r.say(cron.Noted, where, "it is %s: as a new schedule it is put as paused, until punctual schedule resume %s %s", paused, s.Topic, s.Name)
+	}
+	r.all = append(r.all, FoundSchedule{s, paused})
 }
 
 // times sets the times of a schedule from an expression of a dialect. It returns false where it has
@@ -133,10 +157,13 @@ func scheduleName(text string) string {
 	return cmp.Or(name[:min(len(name), longest)], "schedule")
 }
 
-// ReadSchedules reads the schedules that a system, Asynq or BullMQ, has in the Redis that a URL
-// names (Dial). findings say what a user should know of them, what changes, and why others were
-// left out.
-func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []schedule.Schedule, findings []cron.Finding, err error) {
+// ReadSchedules reads the schedules that a system, Asynq, BullMQ or Quartz, has in the Redis (Dial)
+// or PostgreSQL that a URL names. findings say what a user should know of them, what changes, and
+// why others were left out.
+func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions) (all []FoundSchedule, findings []cron.Finding, err error) {
+	if kind == Quartz {
+		return quartzSchedules(ctx, url, o)
+	}
 	client, err := redisstore.Connect(url)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the source: %w", err)
@@ -155,7 +182,7 @@ func ReadSchedules(ctx context.Context, url string, kind Kind, o ScheduleOptions
 // asynqSchedules reads the periodic tasks that asynq's schedulers have registered. Each running
 // scheduler writes down its own every five seconds and they expire, so a scheduler has to run
 // meanwhile.
-func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []cron.Finding, error) {
+func asynqSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]FoundSchedule, []cron.Finding, error) {
 	keys, err := client.ZRange(ctx, "asynq:schedulers", 0, -1).Result()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read asynq's schedulers: %w", err)
@@ -214,12 +241,7 @@ func parseAsynqEntry(b []byte) (*asynqEntry, error) {
 func (r *schedules) asynq(e *asynqEntry) {
 	s := schedule.Schedule{Topic: "default", Body: e.payload, Headers: map[string]string{asynqHeaderType: e.typ}, Zone: r.opt.Zone}
 	s.MaxAttempts = 26 // asynq retries 25 times unless MaxRetry says otherwise
-	spec := e.spec
-	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
-		if rest, ok := strings.CutPrefix(e.spec, prefix); ok {
-			s.Zone, spec, _ = strings.Cut(rest, " ")
-		}
-	}
+	spec := robfigZone(e.spec, &s.Zone)
 	if s.Zone == "" {
 		r.leave(e.typ, "say with --zone which zone the scheduler's location is: asynq does not store it, and its default is UTC")
 		return
@@ -239,7 +261,17 @@ func (r *schedules) asynq(e *asynqEntry) {
 	if r.opt.ByType {
 		s.Topic = e.typ
 	}
-	r.add(e.typ, e.typ, s)
+	r.add(e.typ, e.typ, "", s)
+}
+
+// robfigZone cuts the zone from the front of an expression of robfig/cron, if there is one.
+func robfigZone(spec string, zone *string) string {
+	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
+		if rest, ok := strings.CutPrefix(spec, prefix); ok {
+			*zone, spec, _ = strings.Cut(rest, " ")
+		}
+	}
+	return spec
 }
 
 // queueFirst returns the options with the one that names the queue in front.
@@ -283,7 +315,7 @@ func (r *schedules) asynqOption(typ string, s *schedule.Schedule, name, value st
 		s.Headers[asynqHeaderTimeout] = strconv.FormatInt(int64(d/time.Second), 10)
 	case "Unique", "TaskID":
 		kind := cron.Changed
-		if r.opt.Overlap == schedule.OverlapSkip {
+		if o := r.opt.Overlap; o != nil && *o == schedule.OverlapSkip {
 			kind = cron.Noted
 		}
 		r.say(kind, typ, "%s(%s) keeps a task from being enqueued beside another one; the nearest here is --overlap skip", name, value)
@@ -307,7 +339,7 @@ const headerBullName = "bullmq-name"
 
 // bullSchedules reads BullMQ's job schedulers, and the repeatable jobs of its versions before 5.16
 // that name their times.
-func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]schedule.Schedule, []cron.Finding, error) {
+func bullSchedules(ctx context.Context, client redis.UniversalClient, o ScheduleOptions) ([]FoundSchedule, []cron.Finding, error) {
 	o.Prefix = cmp.Or(o.Prefix, "bull")
 	queues := o.Queues
 	if len(queues) == 0 {
@@ -372,7 +404,7 @@ func (r *schedules) bull(queue, id string, f map[string]string) {
 	if !r.bullTimes(where, &s, f) || !r.bullLimit(where, &s, f) || !r.bullOptions(where, &s, f["opts"]) {
 		return
 	}
-	r.add(where, id, s)
+	r.add(where, id, "", s)
 }
 
 func (r *schedules) bullTimes(where string, s *schedule.Schedule, f map[string]string) bool {

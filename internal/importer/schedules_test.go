@@ -51,7 +51,7 @@ func TestBullSchedules(t *testing.T) {
 	r.must(err)
 	got := make(map[string]schedule.Schedule)
 	for _, s := range all {
-		got[s.Name] = s
+		got[s.Name] = s.Schedule
 	}
 	want := map[string]schedule.Schedule{
 		"daily": {Spec: "0 9 * * 1-5", Zone: "Europe/Berlin", Body: []byte(`{"report":"daily"}`), Headers: map[string]string{headerBullName: "make"}, MaxAttempts: 3},
@@ -90,7 +90,7 @@ func TestBullSchedules(t *testing.T) {
 	}
 
 	all, _, err = ReadSchedules(t.Context(), "redis://"+shared.Addr, BullMQ, ScheduleOptions{
-		Now: scheduleDay, Zone: "Asia/Tokyo", Topic: "jobs", Queues: []string{"mail"}, Prefix: "other", Overlap: schedule.OverlapReplace, Missed: schedule.MissedAll,
+		Now: scheduleDay, Zone: "Asia/Tokyo", Topic: "jobs", Queues: []string{"mail"}, Prefix: "other", Overlap: new(schedule.OverlapReplace), Missed: new(schedule.MissedAll),
 	})
 	r.must(err)
 	if len(all) != 1 || all[0].Topic != "jobs" || all[0].Overlap != schedule.OverlapReplace || all[0].Missed != schedule.MissedAll {
@@ -187,7 +187,7 @@ func TestAsynqSchedules(t *testing.T) {
 		asynqEntryOf("id-11", "0 1 * * *", "twice", ""), // the same in the same process
 	)
 	add("host:2:b", asynqEntryOf("id-9", daily[0], daily[1], daily[2], daily[3:]...)) // the same in a second process
-	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: schedule.OverlapAllow, Missed: schedule.MissedNone})
+	all, problems, err := ReadSchedules(t.Context(), "redis://"+shared.Addr, Asynq, ScheduleOptions{Now: scheduleDay, Zone: "UTC", Overlap: new(schedule.OverlapAllow), Missed: new(schedule.MissedNone)})
 	r.must(err)
 	want := []schedule.Schedule{
 		{Topic: "default", Name: "either", Spec: "0 6 1-31/2 * 1", Zone: "UTC", Headers: map[string]string{asynqHeaderType: "either"}},
@@ -255,7 +255,7 @@ func TestAsynqEntryAsWritten(t *testing.T) {
 func TestScheduleNamesDiffer(t *testing.T) {
 	r := newSchedules(&ScheduleOptions{Now: scheduleDay, Topic: "t"})
 	for i, name := range []string{"sync", "sync", "sync-2", "sync", "sync-2"} {
-		r.add(fmt.Sprint(i), name, schedule.Schedule{Spec: "@every 1h"})
+		r.add(fmt.Sprint(i), name, "", schedule.Schedule{Spec: "@every 1h"})
 	}
 	var names []string
 	for _, s := range r.all {

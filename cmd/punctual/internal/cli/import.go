@@ -30,6 +30,9 @@ const fromVariable = "PUNCTUAL_IMPORT_FROM"
 // redisFrom is the help of --from for a Redis.
 const redisFrom = "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... (" + fromVariable + ")"
 
+// postgresFrom is the help of --from for a PostgreSQL.
+const postgresFrom = "the database to import from: `postgres://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
+
 func newImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
@@ -72,7 +75,7 @@ type importFlags struct {
 func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	from := redisFrom
 	if f.opt.Kind.InPostgres() {
-		from = "the database to import from: `postgres://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
+		from = postgresFrom
 	}
 	flags.StringVar(&f.from, "from", "", from)
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
@@ -164,9 +167,9 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 		}
 		if from == "" {
 			if o.Kind.InPostgres() {
-				return usagef("name the database to import from, with --from postgres://HOST:PORT/DATABASE or %s", fromVariable)
+				return usagef("name %s or %s", databaseSource, fromVariable)
 			}
-			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
+			return usagef("name %s or %s", redisSource, fromVariable)
 		}
 		return a.importFrom(ctx, from, o, f)
 	})

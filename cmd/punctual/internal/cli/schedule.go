@@ -66,7 +66,7 @@ func (a *app) timingFlags(flags *pflag.FlagSet, s *wire.ScheduleItem) {
 
 // dialectFlag adds the flag that says whose cron an expression is written for.
 func dialectFlag(flags *pflag.FlagSet, into *string) {
-	flags.StringVar(into, "dialect", "", "read the expression as `asynq|bullmq|crontab|eventbridge|quartz|spring` does")
+	flags.StringVar(into, "dialect", "", "read the expression as `asynq|bullmq|crontab|eventbridge|kubernetes|quartz|spring` does")
 }
 
 // translated returns an expression of a dialect as Punctual reads it, and says so if it is another

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/internal/cron"
@@ -22,15 +24,16 @@ func newScheduleImport(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "import",
 		Short: "Make schedules of what another system has",
-		Long: `Import makes schedules of the entries of a crontab, of asynq's periodic tasks or of BullMQ's job
-schedulers. Without --yes it changes nothing and says what it would do. What means something else
-here is named, and nothing is guessed: exit code 0 means that all mean what they meant there.`,
+		Long: `Import makes schedules of the entries of a crontab, of asynq's periodic tasks, of BullMQ's job
+schedulers, of the CronJobs of Kubernetes or of Quartz's triggers. Without --yes it changes nothing
+and says what it would do. What means something else here is named, and nothing is guessed: exit
+code 0 means that all mean what they meant there.`,
 		Example: `  punctual schedule import crontab /var/spool/cron/crontabs/shop --topic jobs --zone Europe/Berlin
-  punctual schedule import crontab mycrontab --topic jobs --zone Europe/Berlin --yes
-  crontab -l | punctual schedule import crontab - --topic jobs --zone UTC
   punctual schedule import asynq --zone UTC --from redis://localhost
-  punctual schedule import bullmq reports --zone Europe/Berlin --from redis://localhost --yes`,
-	}, newScheduleImportCrontab(a), newScheduleImportAsynq(a), newScheduleImportBull(a))
+  punctual schedule import bullmq reports --zone Europe/Berlin --from redis://localhost --yes
+  kubectl get cronjobs -A -o yaml | punctual schedule import kubernetes - --topic jobs --zone UTC
+  punctual schedule import quartz --from postgres://localhost/shop`,
+	}, newScheduleImportCrontab(a), newScheduleImportAsynq(a), newScheduleImportBull(a), newScheduleImportKubernetes(a), newScheduleImportQuartz(a))
 }
 
 func newScheduleImportCrontab(a *app) *cobra.Command {
@@ -79,11 +82,11 @@ crontab-user has that name.`,
 			return err
 		}
 		entries, findings := crontab.Read(string(text), system)
-		var all []schedule.Schedule
+		var all []importer.FoundSchedule
 		for _, e := range entries {
 			s := schedule.Schedule{
 				Topic: f.opt.Topic, Name: e.Name, Body: []byte(e.Command), Zone: cmp.Or(e.Zone, f.opt.Zone), Spread: spread,
-				Overlap: f.opt.Overlap, Missed: f.opt.Missed,
+				Overlap: *f.opt.Overlap, Missed: *f.opt.Missed,
 			}
 			where := fmt.Sprintf("line %d", e.Line)
 			if s.Zone == "" {
@@ -103,7 +106,7 @@ crontab-user has that name.`,
 				return usagef("%s: %v", where, err)
 			}
 			s.MaxAttempts = cmp.Or(f.opt.MaxAttempts, 1)
-			all = append(all, s)
+			all = append(all, importer.FoundSchedule{Schedule: s})
 		}
 		fmt.Fprintf(a.errs, "punctual: %s%s: note: cron sets no time limit; consume --exec ends a command after 1h unless --timeout says otherwise\n", a.prefix(), args[0])
 		put, err := a.importSchedules(ctx, all, f.yes)
@@ -126,7 +129,7 @@ crontab-user has that name.`,
 }
 
 // importSchedules puts schedules, or says what would be put. It returns how many it has put.
-func (a *app) importSchedules(ctx context.Context, all []schedule.Schedule, yes bool) (put int, err error) {
+func (a *app) importSchedules(ctx context.Context, all []importer.FoundSchedule, yes bool) (put int, err error) {
 	show := func(s *schedule.Schedule, result string) error {
 		p, err := s.Preview(a.now(), 0)
 		if err != nil {
@@ -136,7 +139,7 @@ func (a *app) importSchedules(ctx context.Context, all []schedule.Schedule, yes 
 	}
 	if !yes {
 		for i := range all {
-			if err := show(&all[i], "found"); err != nil {
+			if err := show(&all[i].Schedule, "found"); err != nil {
 				return 0, err
 			}
 		}
@@ -147,14 +150,14 @@ func (a *app) importSchedules(ctx context.Context, all []schedule.Schedule, yes 
 	}
 	err = a.withSchedules(ctx, orCreate, func(q *punctual.Queue) error {
 		for i := range all {
-			status, err := schedule.Put(ctx, q, all[i])
+			status, err := putFound(ctx, q, &all[i])
 			if err != nil {
 				return err
 			}
 			if status != punctual.PushDuplicate {
 				put++
 			}
-			if err := show(&all[i], putWord(status)); err != nil {
+			if err := show(&all[i].Schedule, putWord(status)); err != nil {
 				return err
 			}
 		}
@@ -166,6 +169,13 @@ func (a *app) importSchedules(ctx context.Context, all []schedule.Schedule, yes 
 	return put, nil
 }
 
+func putFound(ctx context.Context, q *punctual.Queue, s *importer.FoundSchedule) (punctual.PushStatus, error) {
+	if s.Paused == "" {
+		return schedule.Put(ctx, q, s.Schedule)
+	}
+	return schedule.PutPaused(ctx, q, s.Schedule, "punctual schedule import", s.Paused)
+}
+
 // putWord says what putting a schedule has done.
 func putWord(status punctual.PushStatus) string {
 	return map[punctual.PushStatus]string{punctual.PushStored: "new", punctual.PushReplaced: "changed", punctual.PushDuplicate: "unchanged"}[status]
@@ -173,13 +183,13 @@ func putWord(status punctual.PushStatus) string {
 
 // pruneCrontab removes the schedules of a topic that an import of a crontab has put and that are
 // not among all, or only names them.
-func (a *app) pruneCrontab(ctx context.Context, topic string, all []schedule.Schedule, prune, yes bool) error {
+func (a *app) pruneCrontab(ctx context.Context, topic string, all []importer.FoundSchedule, prune, yes bool) error {
 	return a.withSchedules(ctx, mustExist, func(q *punctual.Queue) error {
 		for s, err := range schedule.List(ctx, q, schedule.Query{Topic: topic}) {
 			if err != nil {
 				return err
 			}
-			if !crontab.IsName(s.Name) || slices.ContainsFunc(all, func(n schedule.Schedule) bool { return n.Name == s.Name }) {
+			if !crontab.IsName(s.Name) || slices.ContainsFunc(all, func(n importer.FoundSchedule) bool { return n.Name == s.Name }) {
 				continue
 			}
 			if !prune {
@@ -239,7 +249,7 @@ What means something else is named, or left out, and the exit code is 1.`,
 		Example: `  punctual schedule import asynq --zone UTC --from redis://localhost
   punctual schedule import asynq --zone Europe/Berlin --by-type --overlap skip --from redis://localhost --yes
   punctual schedule import asynq --zone UTC --topic jobs --missed latest --from redis://localhost --yes`,
-		RunE: f.action(a, "tasks", importer.Asynq),
+		RunE: f.action(a, "tasks", redisSource, importer.Asynq),
 	}
 	f.register(cmd.Flags(), "allow", "none")
 	cmd.Flags().StringVar(&f.from, "from", "", redisFrom)
@@ -271,7 +281,7 @@ named, or left out, and the exit code is 1.`,
 		Example: `  punctual schedule import bullmq --zone UTC --from redis://localhost
   punctual schedule import bullmq reports mail --zone Europe/Berlin --from redis://localhost --yes
   punctual schedule import bullmq --prefix myapp --topic jobs --missed none --from redis://localhost --yes`,
-		RunE: f.action(a, "schedulers", importer.BullMQ),
+		RunE: f.action(a, "schedulers", redisSource, importer.BullMQ),
 	}
 	f.register(cmd.Flags(), "skip", "latest")
 	cmd.Flags().StringVar(&f.from, "from", "", redisFrom)
@@ -303,14 +313,30 @@ func registerPolicies(flags *pflag.FlagSet, overlap, missed *string, overlapDefa
 
 // readPolicies reads --overlap and --missed.
 func (f *scheduleImportFlags) readPolicies() (err error) {
-	if f.opt.Overlap, err = schedule.ParseOverlap(f.overlap); err == nil {
-		f.opt.Missed, err = schedule.ParseMissed(f.missed)
+	if f.opt.Overlap, err = policyOf(f.overlap, schedule.ParseOverlap); err == nil {
+		f.opt.Missed, err = policyOf(f.missed, schedule.ParseMissed)
 	}
 	return err
 }
 
-// action is the RunE of the systems that keep their schedules in Redis; what is the word for these.
-func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) func(*cobra.Command, []string) error {
+// policyOf parses the value of a flag. Of one that is empty it is nil.
+func policyOf[T any](text string, parse func(string) (T, error)) (*T, error) {
+	if text == "" {
+		return nil, nil
+	}
+	value, err := parse(text)
+	return &value, err
+}
+
+// redisSource and databaseSource are what --from names.
+const (
+	redisSource    = "the Redis to import from, with --from redis://HOST:PORT/DATABASE"
+	databaseSource = "the database to import from, with --from postgres://HOST:PORT/DATABASE"
+)
+
+// action is the RunE of the systems that keep their schedules in a source; what is the word for
+// these.
+func (f *scheduleImportFlags) action(a *app, what, source string, kind importer.Kind) func(*cobra.Command, []string) error {
 	return a.action(func(ctx context.Context, args []string) error {
 		if err := f.readPolicies(); err != nil {
 			return err
@@ -322,19 +348,102 @@ func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) fu
 		}
 		from := cmp.Or(f.from, a.getenv(fromVariable))
 		if from == "" {
-			return usagef("name the Redis to import from, with --from redis://HOST:PORT/DATABASE or %s", fromVariable)
+			return usagef("name %s or %s", source, fromVariable)
 		}
 		all, findings, err := importer.ReadSchedules(ctx, from, kind, o)
 		if err != nil {
 			return err
 		}
-		if len(all)+len(findings) == 0 {
-			return usagef("there are no %s: name the Redis and the database that they are in", what)
+		return a.importFound(ctx, what, "name the server and the database that they are in", all, findings, f.yes)
+	})
+}
+
+// importFound imports what was read, or says what would be imported. what is the word for it, and
+// remedy says what to do where there is none.
+func (a *app) importFound(ctx context.Context, what, remedy string, all []importer.FoundSchedule, findings []cron.Finding, yes bool) error {
+	if len(all)+len(findings) == 0 {
+		return usagef("there are no %s: %s", what, remedy)
+	}
+	put, err := a.importSchedules(ctx, all, yes)
+	if err != nil {
+		return err
+	}
+	return a.sayFindings("import", what, findings, put)
+}
+
+func newScheduleImportKubernetes(a *app) *cobra.Command {
+	f := &scheduleImportFlags{}
+	cmd := &cobra.Command{
+		Use:   "kubernetes FILE|-",
+		Short: "Make schedules of the CronJobs of Kubernetes",
+		Long: `Make a schedule of each CronJob that kubectl get cronjobs -o yaml (or json) has written. Nothing is
+changed in Kubernetes, so suspend a CronJob when its schedule is here, because both would run. One
+that is suspended is put as paused, until punctual schedule resume.
+
+Without timeZone the clock of kube-controller-manager is meant: say which one that is with --zone.
+concurrencyPolicy and startingDeadlineSeconds decide, unless --overlap and --missed do for all. The
+body is the jobTemplate as JSON. A consumer can have Kubernetes run the Job of a suspended CronJob,
+as in the second example; backoffLimit becomes attempts here, but a Job has it itself, so say
+--max-attempts 1 then. What means something else is named, or left out, and the exit code is 1:
+docs/schedules.md has all, and a consumer that waits for the end of the Job.`,
+		Example: `  kubectl get cronjobs -A -o yaml | punctual schedule import kubernetes - --topic jobs --zone UTC
+  punctual consume jobs --exec 'kubectl -n "$PUNCTUAL_HEADER_KUBERNETES_NAMESPACE" create job --from=cronjob/"$PUNCTUAL_HEADER_KUBERNETES_CRONJOB" "$(echo "${PUNCTUAL_ID#*.}" | tr A-Z~ a-z-)"'
+  kubectl -n shop patch cronjob nightly -p '{"spec":{"suspend":true}}'
+  punctual schedule import kubernetes cronjobs.yaml --topic jobs --zone UTC --max-attempts 1 --overlap skip --yes`,
+	}
+	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
+		if f.opt.Topic == "" {
+			return usagef("name the topic of the messages with --topic")
 		}
-		put, err := a.importSchedules(ctx, all, f.yes)
+		if err := f.readPolicies(); err != nil {
+			return err
+		}
+		text, err := a.readFile(args[0])
 		if err != nil {
 			return err
 		}
-		return a.sayFindings("import", what, findings, put)
+		var documents []any
+		if err := yaml.Load(text, &documents, yaml.WithAllDocuments()); err != nil {
+			return usagef("%s: %v", args[0], inYAML(err))
+		}
+		list, err := json.Marshal(documents)
+		if err != nil {
+			return usagef("%s: %v", args[0], err)
+		}
+		o := f.opt
+		o.Now = a.now()
+		all, findings, err := importer.KubernetesSchedules(list, o)
+		if err != nil {
+			return err
+		}
+		return a.importFound(ctx, "CronJobs", "kubectl get cronjobs -A -o yaml writes those of all namespaces", all, findings, f.yes)
 	})
+	f.register(cmd.Flags(), "", "")
+	return cmd
+}
+
+func newScheduleImportQuartz(a *app) *cobra.Command {
+	f := &scheduleImportFlags{}
+	cmd := &cobra.Command{
+		Use:   "quartz [SCHEDULER...]",
+		Short: "Make schedules of Quartz's triggers in PostgreSQL",
+		Long: `Make a schedule of each CronTrigger and repeating SimpleTrigger that Quartz 2 has in PostgreSQL: of
+the schedulers (instanceName) that are named, or of all. Nothing is changed there, so shut Quartz
+down when its schedules are here, because both would run. A trigger that is paused is put as paused,
+until punctual schedule resume.
+
+A schedule goes into the topic that has the job's name, or into --topic. Its name is the trigger's,
+with GROUP. in front unless that is DEFAULT. The body is the data of job and trigger. Misfire
+instructions and DisallowConcurrentExecution decide, unless --missed and --overlap do for all.
+Triggers that come once, with a calendar, or of other types are left out. What means something else
+is named, and the exit code is 1: docs/schedules.md has all.`,
+		Example: `  punctual schedule import quartz --from postgres://localhost/shop
+  punctual schedule import quartz --topic jobs --prefix quartz.qrtz_ --from postgres://localhost/shop --yes
+  punctual schedule import quartz ShopScheduler --overlap skip --missed latest --from postgres://localhost/shop --yes`,
+		RunE: f.action(a, "triggers", databaseSource, importer.Quartz),
+	}
+	f.register(cmd.Flags(), "", "")
+	cmd.Flags().StringVar(&f.from, "from", "", postgresFrom)
+	cmd.Flags().StringVar(&f.opt.Prefix, "prefix", "qrtz_", "the `PREFIX` of Quartz's tables, their schema included: quartz.qrtz_")
+	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -218,4 +219,46 @@ func TestScheduleImportFromRedis(t *testing.T) {
 	r.run("schedule", "import", "asynq", "--from", "redis://"+server.Addr, "--zone", "UTC").exits(exitUsage, "there are no tasks")
 	r.run("schedule", "import", "asynq", "--by-type", "--topic", "x", "--from", "redis://"+server.Addr).exits(exitUsage, "contradict")
 	r.run("schedule", "import", "asynq").exits(exitUsage, "name the Redis to import from")
+}
+
+// CronJobs as an API server returns them are shown, and with --yes put. A suspended one is paused
+// from the start, and stays as it is here when somebody has resumed it.
+func TestScheduleImportKubernetes(t *testing.T) {
+	r := newRig(t)
+	list, err := os.ReadFile("testdata/cronjobs.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(text string, args ...string) result {
+		t.Helper()
+		return r.runInput(text, append([]string{"schedule", "import", "kubernetes", "-", "--topic", "jobs"}, args...)...)
+	}
+	run(string(list)).exits(exitOK, "Nothing was changed", "note: shop/sweep: it is suspended").contains("found     shop.nightly in jobs, at 04:30 on Monday to Friday (Europe/Berlin)")
+	r.run("schedule", "list").exits(exitOK, "no schedules")
+	run(string(list), "--yes").exits(exitOK).contains("new       shop.nightly", "new       shop.sweep")
+	r.run("schedule", "list").ok().contains("paused by punctual schedule import: suspended in Kubernetes")
+	r.run("schedule", "show", "jobs", "shop.nightly").ok().contains("kubernetes-cronjob=nightly", "kubernetes-namespace=shop", `"args":["report","--day=yesterday"]`, "max attempts 3", "overlap      allow")
+	run(string(list), "--yes").exits(exitOK).contains("unchanged shop.nightly", "unchanged shop.sweep")
+	r.run("schedule", "resume", "jobs", "shop.sweep").ok()
+	run(string(list), "--yes").exits(exitOK).contains("unchanged shop.sweep")
+	if strings.Contains(r.run("schedule", "list").out, "paused") {
+		t.Error("the import has paused a schedule again that somebody had resumed")
+	}
+
+	job := "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: %s, namespace: a}\nspec: {schedule: '%s', timeZone: UTC, jobTemplate: {spec: {}}}\n---\n"
+	run(fmt.Sprintf(job+job, "one", "@daily", "two", "0 9 * *")).exits(exitError, "left out: a/two: schedule", "CronJobs left out: 1").contains("a.one in jobs")
+	run(fmt.Sprintf(job, "one", "@daily"), "--json").exits(exitOK).contains(`"name":"a.one"`)
+	for text, want := range map[string]string{
+		"a: [":                    "go-yaml load error",
+		"- x":                     "a document is no object of Kubernetes",
+		"kind: List\nitems: []\n": "there are no CronJobs: kubectl get",
+		"":                        "there are no CronJobs: kubectl get",
+	} {
+		run(text, "--yes").exits(exitUsage, want)
+	}
+	run("", "--overlap", "some").exits(exitUsage, "overlap")
+	run("", "--missed", "some").exits(exitUsage, "missed")
+	r.run("schedule", "import", "kubernetes", "testdata/cronjobs.yaml").exits(exitUsage, "name the topic of the messages")
+	r.run("schedule", "import", "kubernetes", "nosuch.yaml", "--topic", "jobs").exits(exitUsage, "nosuch.yaml")
+	r.run("schedule", "import", "quartz").exits(exitUsage, "name the database to import from, with --from postgres://")
 }
