@@ -25,7 +25,7 @@ import (
 type quartzTrigger struct {
 	Scheduler, Name, Type, State, Calendar, Job, Class string
 	Start, End, Next, Misfire, Priority                int64
-	Single, Recover                                    bool
+	Single, Recover, Persist                           bool
 	JobData, Data                                      []byte
 	Cron, Zone                                         string
 	Count, Interval, Triggered                         int64
@@ -33,7 +33,7 @@ type quartzTrigger struct {
 
 const quartzSQL = `select sched_name, trigger_group || '.' || trigger_name, trigger_type, trigger_state, coalesce(calendar_name, ''), job_group || '.' || job_name, job_class_name,
 	start_time, coalesce(end_time, 0), coalesce(next_fire_time, 0), coalesce(misfire_instr, 0)::bigint, coalesce(priority, 5)::bigint,
-	is_nonconcurrent::text::bool, requests_recovery::text::bool, j.job_data, t.job_data,
+	is_nonconcurrent::text::bool, requests_recovery::text::bool, is_update_data::text::bool, j.job_data, t.job_data,
 	coalesce(cron_expression, ''), coalesce(time_zone_id, ''), coalesce(repeat_count, 0), coalesce(repeat_interval, 0), coalesce(times_triggered, 0)
 	from qrtz_triggers t join qrtz_job_details j using (sched_name, job_group, job_name)
 	left join qrtz_cron_triggers using (sched_name, trigger_group, trigger_name) left join qrtz_simple_triggers using (sched_name, trigger_group, trigger_name)
@@ -94,6 +94,9 @@ func (r *schedules) quartz(t *quartzTrigger) {
 	}
 	if t.Recover {
 		r.policy(r.opt.MaxAttempts == 0, where, "requestsRecovery has Quartz run it again when its scheduler has died; here that needs --max-attempts 2, which repeats failures, too")
+	}
+	if t.Persist {
+		r.say(cron.Changed, where, "PersistJobDataAfterExecution keeps what a run has changed in its data for the next run, and here each message has the data of now")
 	}
 	if t.Priority != 5 {
 		r.say(cron.Changed, where, "its priority %d has no counterpart here", t.Priority)

@@ -71,13 +71,7 @@ crontab-user has that name.`,
   punctual schedule import crontab /etc/crontab --system --topic jobs --zone UTC --missed latest --yes`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		if f.opt.Topic == "" {
-			return usagef("name the topic of the messages with --topic")
-		}
-		if err := f.readPolicies(); err != nil {
-			return err
-		}
-		text, err := a.readFile(args[0])
+		text, err := f.readFile(a, args[0])
 		if err != nil {
 			return err
 		}
@@ -319,6 +313,17 @@ func (f *scheduleImportFlags) readPolicies() (err error) {
 	return err
 }
 
+// readFile reads the file of a system that names no topics, behind the flags.
+func (f *scheduleImportFlags) readFile(a *app, name string) ([]byte, error) {
+	if f.opt.Topic == "" {
+		return nil, usagef("name the topic of the messages with --topic")
+	}
+	if err := f.readPolicies(); err != nil {
+		return nil, err
+	}
+	return a.readFile(name)
+}
+
 // policyOf parses the value of a flag. Of one that is empty it is nil.
 func policyOf[T any](text string, parse func(string) (T, error)) (*T, error) {
 	if text == "" {
@@ -392,13 +397,7 @@ docs/schedules.md has all, and a consumer that waits for the end of the Job.`,
   punctual schedule import kubernetes cronjobs.yaml --topic jobs --zone UTC --max-attempts 1 --overlap skip --yes`,
 	}
 	cmd.RunE = a.action(func(ctx context.Context, args []string) error {
-		if f.opt.Topic == "" {
-			return usagef("name the topic of the messages with --topic")
-		}
-		if err := f.readPolicies(); err != nil {
-			return err
-		}
-		text, err := a.readFile(args[0])
+		text, err := f.readFile(a, args[0])
 		if err != nil {
 			return err
 		}
