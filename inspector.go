@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/punctualmq/punctual/limits"
 )
 
 // Inspector is an optional interface of stores that can list and count their messages, and change
@@ -215,6 +217,18 @@ type Settings struct {
 	// top" warn that the topic is late. From sixty times as long on they call it bad. No delivery
 	// depends on LateAfter. Allowed: 1s to 366d (limits.MaxFinishedRetention). Default: 10s.
 	LateAfter time.Duration
+	// MaxLeases is how many messages of the topic may be leased at once, over all processes. A
+	// claim that meets the bound leaves the rest ready. A message whose lease has run out counts
+	// until it is claimed again, which needs no further place. A bound that is lowered ends no
+	// lease. A store that cannot bound leases refuses more than 0 with ErrUnsupported. Allowed: 0
+	// (no bound) to 1000000 (limits.MaxLeases). Default: 0.
+	MaxLeases int
+	// MaxRate is how many leases of the topic begin in a time, over all processes: see limits.Rate.
+	// A claim that meets the rate leaves the rest ready. A lease counts also if the message is
+	// given back, and so does the lease of a message whose lease has run out. A store that cannot
+	// bound leases refuses any rate with ErrUnsupported. Allowed: none, or a rate like 10/1s or
+	// 1000/1m,burst=5 (limits.MaxRateN, limits.MaxRatePer). Default: none.
+	MaxRate limits.Rate
 }
 
 // Clone returns a copy of s that shares no memory with it.
@@ -260,6 +274,10 @@ type SettingsPatch struct {
 	Groups *[]string
 	// LateAfter changes Settings.LateAfter. Allowed: 1s to 366d.
 	LateAfter *time.Duration
+	// MaxLeases changes Settings.MaxLeases. Allowed: 0 (no bound) to 1000000.
+	MaxLeases *int
+	// MaxRate changes Settings.MaxRate. Allowed: none, or a rate like 10/1s or 1000/1m,burst=5.
+	MaxRate *limits.Rate
 	// If makes the change only while the settings that are given there have these values; otherwise
 	// it is ErrChanged, and nothing is changed. So a program that has read settings undoes no
 	// change that somebody has made since. A topic that does not exist has the defaults. The If of

@@ -423,7 +423,7 @@ func TestNewest(t *testing.T) {
 // Every setting that is neither a pause nor fixed has a field on the page and can be changed. A bad
 // value is refused with the text that the server and the command line have for it.
 func TestSettingsInTheForm(t *testing.T) {
-	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
+	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead", settings.Rate: "10/1s"}
 	for _, row := range settings.Table {
 		r := newRig(t, nil)
 		r.push("t", "m", time.Hour)

@@ -92,14 +92,16 @@ func problemOfSetting(row *settings.Setting, s punctual.Settings, text string) s
 	return ""
 }
 
-// canHave reports whether the store can do what a setting needs: keep finished records, or tell of
-// events. It returns true for every other setting.
+// canHave reports whether the store can do what a setting needs: keep finished records, tell of
+// events, or bound leases. It returns true for every other setting.
 func (c *call) canHave(row *settings.Setting, can storekit.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:
 		return c.keeper() != nil
 	case settings.EventMessages:
 		return can.Emit
+	case settings.BoundedLeases:
+		return can.BoundsLeases
 	}
 	return true
 }

@@ -39,6 +39,8 @@ const (
 	MaxGroupBytes = MaxCompanionBytes - 2
 	// MaxPartitions is the most partitions of a topic.
 	MaxPartitions = 256
+	// MaxLeases is the greatest Settings.MaxLeases.
+	MaxLeases = 1_000_000
 	// MinLease and MaxLease are the shortest and the longest lease.
 	MinLease = 10 * time.Millisecond
 	MaxLease = 24 * time.Hour

@@ -50,9 +50,14 @@ func (c *checker) topic(name string, t *topic) {
 	c.holds(len(t.messages) == len(t.live)+len(t.dead), "topic %s: %d messages by ID, %d live and %d dead by time", name, len(t.messages), len(t.live), len(t.dead))
 	c.queue(name, &t.live, t)
 	c.queue(name, &t.dead, t)
+	leased := 0
 	for _, m := range t.live {
 		c.live(name, m)
+		if m.Token != 0 {
+			leased++
+		}
 	}
+	c.holds(t.leased == nil || leased == len(t.leased) && leased == t.work.Leases, "topic %s: %d leases, %d and %d are counted for its bound", name, leased, len(t.leased), t.work.Leases)
 	for _, m := range t.dead {
 		c.holds(m.Reason != "", "topic %s: dead %s has no reason", name, m.id)
 		c.holds(m.Token == 0 && !m.CancelRequested, "topic %s: dead %s has a lease", name, m.id)

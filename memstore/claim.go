@@ -45,8 +45,12 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 		if c.PerTopic > 0 {
 			left = min(left, c.PerTopic-countOf(leased, name))
 		}
-		for t != nil && left > 0 && len(t.live) > 0 && t.live[0].At() <= now.ms {
-			if m := t.live[0]; !s.end(t, m, now) {
+		for t != nil && left > 0 {
+			m, at := t.next(now)
+			if at > now.ms {
+				break
+			}
+			if !s.end(t, m, now) {
 				s.lease(t, m, c.Lease, now)
 				leased = append(leased, m)
 				left--
@@ -100,6 +104,26 @@ func (s *Store) claimable(name string, now instant) *topic {
 	return nil
 }
 
+// next returns the live message that a claim meets next, and the earliest time for that, in Unix
+// ms. Where the topic has as many leases as it may, that is the message whose lease ends first. The
+// time is never if there is no message.
+func (t *topic) next(now instant) (m *message, at int64) {
+	at = never
+	if len(t.live) > 0 {
+		m, at = t.live[0], t.live[0].At()
+	}
+	if m != nil && m.Token == 0 && t.work.Full(&t.settings) {
+		m, at = nil, never
+		for l := range t.leased {
+			if m == nil || byTime.Before(l, m) {
+				m, at = l, l.At()
+			}
+		}
+	}
+	opens := t.work.Opens(&t.settings, now.fine.UnixMicro())
+	return m, max(at, (opens+999)/1000)
+}
+
 // end ends a message whose time has come if it must not be delivered, and reports whether it has
 // ended it.
 func (s *Store) end(t *topic, m *message, now instant) bool {
@@ -112,6 +136,7 @@ func (s *Store) end(t *topic, m *message, now instant) bool {
 func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.token++
 	m.delivered = now.ms
+	t.work.Begin(&t.settings, now.fine.UnixMicro())
 	s.apply(t, m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 
@@ -124,8 +149,9 @@ const never = math.MaxInt64
 func (s *Store) nextDue(topics []string, now instant) int64 {
 	next := int64(never)
 	for _, name := range topics {
-		if t := s.claimable(name, now); t != nil && len(t.live) > 0 {
-			next = min(next, t.live[0].At())
+		if t := s.claimable(name, now); t != nil {
+			_, at := t.next(now)
+			next = min(next, at)
 		}
 	}
 	return next

@@ -260,7 +260,7 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 func (s *Store) Configure(ctx context.Context, topic string, p punctual.SettingsPatch) (punctual.Settings, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, _, err := s.enterTopic(ctx, topic)
+	t, now, err := s.enterTopic(ctx, topic)
 	if err = cmp.Or(err, storekit.CheckCompanionPatch(topic, &p)); err != nil {
 		return punctual.Settings{}, err
 	}
@@ -268,12 +268,13 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		was = t.settings
 	}
-	changed, err := storekit.ApplySettings(was, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true})
+	changed, err := storekit.ApplySettings(was, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true, BoundsLeases: true})
 	if err != nil {
 		return punctual.Settings{}, err
 	}
 	t = s.ensure(topic)
 	t.settings = copySettings(changed)
+	t.bound(now)
 	for _, name := range storekit.GroupTopics(topic, &p) {
 		s.ensure(name)
 	}

@@ -82,13 +82,13 @@ func New(o *Options) *Store {
 // Durability returns punctual.Volatile, because everything is lost when the process ends.
 func (s *Store) Durability() punctual.Durability { return punctual.Volatile }
 
-// Abilities returns what the store can do: a settlement reaches every topic, and topics tell of
-// their events.
+// Abilities returns what the store can do: a settlement reaches every topic, topics tell of
+// their events, and their leases can be bounded.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.enter(ctx)
-	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, err
+	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true}, err
 }
 
 // Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it

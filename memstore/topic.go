@@ -24,6 +24,11 @@ type topic struct {
 	swept      int       // the index in live at which sweepEvents has stopped
 	remembered keptUntil // the IDs of finished messages that are still in use
 	records    keptUntil // the finished records
+	// work is what the topic's bounds count, and leased has the messages of live with a lease, also
+	// one that has run out. work.Leases and leased are kept while there is a MaxLeases; else leased
+	// is nil.
+	work   lifecycle.Work
+	leased map[*message]struct{}
 }
 
 func newTopic() *topic {
@@ -99,10 +104,41 @@ func (t *topic) add(m *message) {
 	byTime.Push(m.queue, m)
 }
 
+// bound begins to keep leased, or stops that, as the settings ask for, and cuts the gate to the
+// rate.
+func (t *topic) bound(now instant) {
+	t.work.Opens(&t.settings, now.fine.UnixMicro())
+	switch {
+	case t.settings.MaxLeases == 0:
+		t.leased = nil
+	case t.leased == nil:
+		t.leased = map[*message]struct{}{}
+		t.work.Leases = 0
+		for _, m := range t.live {
+			t.count(m)
+		}
+	}
+}
+
+// count notes whether a message of the topic has a lease.
+func (t *topic) count(m *message) {
+	if t.leased == nil {
+		return
+	}
+	if m.queue == &t.live && m.Token != 0 {
+		t.leased[m] = struct{}{}
+	} else {
+		delete(t.leased, m)
+	}
+	t.work.Leases = len(t.leased)
+}
+
 // remove removes a message and keeps neither its ID nor a finished record.
 func (t *topic) remove(m *message) {
 	delete(t.messages, m.id)
 	byTime.Remove(m.queue, m)
+	m.queue = nil
+	t.count(m)
 }
 
 // apply carries out a decision about a message of the topic. Package lifecycle has changed the
@@ -115,8 +151,10 @@ func (s *Store) apply(t *topic, m *message, d lifecycle.Decision, now instant) {
 	switch d.To {
 	case lifecycle.Waiting, lifecycle.Leased:
 		m.moveTo(&t.live)
+		t.count(m)
 	case lifecycle.Dead:
 		m.moveTo(&t.dead)
+		t.count(m)
 	case lifecycle.Finished:
 		t.remove(m)
 		t.keep(m, d.Outcome, now)

@@ -26,6 +26,9 @@ type Abilities struct {
 	Follow Reach
 	// Emit: the store can tell of what happens to the messages of a topic (Settings.Emit).
 	Emit bool
+	// BoundsLeases: the store can bound how many messages of a topic are leased, at once and in a
+	// time (Settings.MaxLeases, Settings.MaxRate).
+	BoundsLeases bool
 	// Duties tells that the server in front of the store does what package duty does, so that a
 	// Worker leaves it to the server.
 	Duties bool

@@ -160,6 +160,7 @@ func groups() []group {
 		{"ifdue", ifDueCases()},
 		{"bulk", bulkCases()},
 		{"expiry", expiryCases()},
+		{"bounds", boundCases()},
 		{"topics", topicCases()},
 		{"companions", companionCases()},
 		{"inspect", inspectCases()},

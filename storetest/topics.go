@@ -69,13 +69,13 @@ func (s *harness) defaults() punctual.Settings {
 
 // everySetting returns a patch that sets all settings. It goes through the fields by reflection, so
 // that a setting which is added later is among them. It leaves out those that the store cannot
-// change: Partitions in any case, FinishedRetention in a store that keeps no finished records, and
-// Emit and EmitKeep in one that tells of no events.
+// change: Partitions in any case, FinishedRetention in a store that keeps no finished records, Emit
+// and EmitKeep in one that tells of no events, and the bounds of leases in one that has none.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()
 	var p punctual.SettingsPatch
 	_, err := s.keeper()
-	can := map[string]bool{"FinishedRetention": err == nil, "Emit": s.abilities().Emit, "EmitKeep": s.abilities().Emit, "Partitions": false}
+	can := map[string]bool{"FinishedRetention": err == nil, "Emit": s.abilities().Emit, "EmitKeep": s.abilities().Emit, "Partitions": false, "MaxLeases": s.abilities().BoundsLeases, "MaxRate": s.abilities().BoundsLeases}
 	v := reflect.ValueOf(&p).Elem()
 	settings := v.NumField() - 1 // but not If
 	for i := range settings {
@@ -91,6 +91,8 @@ func everySetting(s *harness) punctual.SettingsPatch {
 			*x = []string{"billing", "a.b_c-9"}
 		case *punctual.Events:
 			*x = punctual.EventDead | punctual.EventPushed
+		case *limits.Rate:
+			*x = limits.Rate{N: 7, Per: 90 * time.Second, Burst: 3}
 		case *punctual.Backoff:
 			*x = punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375}
 		default:

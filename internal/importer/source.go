@@ -267,8 +267,8 @@ func idFrom(pointer string, body []byte) (string, *problem) {
 	return "", problemf(BadBody, "its body has no ID at %s (--id-from): a text of 1 to %d printable ASCII characters, or a number", pointer, limits.MaxIDBytes)
 }
 
-// call sets the ID of the message of an entry. A task of asynq, BullMQ or Celery keeps an ID that it
-// had and the message has not in a header.
+// call sets the ID of the message of an entry. A task of asynq, BullMQ or Celery keeps an ID that
+// it had and the message has not in a header.
 func (s *source) call(e *entry, id string) {
 	e.message.ID = id
 	if own := cmp.Or(e.task.id, e.member); e.task.found && own != id {

@@ -33,11 +33,13 @@ const (
 	List
 	// Events are names of events: "acked,dead".
 	Events
+	// Rate is a limits.Rate: "10/1s" or "none".
+	Rate
 )
 
 // String is the word for such a value in a command's help.
 func (k Kind) String() string {
-	return [...]string{"", "duration", "number", "true or false", "delays", "names", "events"}[k]
+	return [...]string{"", "duration", "number", "true or false", "delays", "names", "events", "rate"}[k]
 }
 
 // What a JSON value is, in words.
@@ -49,7 +51,7 @@ const (
 )
 
 func (k Kind) json() string {
-	return [...]string{"", jsonString, jsonNumber, jsonTruth, jsonString, jsonArray, jsonString}[k]
+	return [...]string{"", jsonString, jsonNumber, jsonTruth, jsonString, jsonArray, jsonString, jsonString}[k]
 }
 
 func jsonKind(value []byte) string {
@@ -320,6 +322,28 @@ var events = &form[punctual.Events]{
 		}
 		return ""
 	},
+}
+
+var rates = &form[limits.Rate]{
+	kind: Rate,
+	text: limits.Rate.String,
+	parse: func(text string) (limits.Rate, error) {
+		r, err := limits.ParseRate(text)
+		if err != nil {
+			err = invalidf("%v", err)
+		}
+		return r, err
+	},
+	stored: func(r limits.Rate) ([]byte, error) { return []byte(`"` + r.String() + `"`), nil },
+	restore: func(value []byte) (limits.Rate, error) {
+		text, err := restoreJSON[string](value)
+		if err != nil {
+			return limits.Rate{}, err
+		}
+		return limits.ParseRate(text)
+	},
+	allowed: func(_, _ limits.Rate, _ string) string { return "none, or a rate like 10/1s or 1000/1m,burst=5" },
+	problem: func(r, _, _ limits.Rate, _ string) string { return r.Problem() },
 }
 
 // maxDelay bounds every delay of a backoff; it keeps the doubling from overflowing.

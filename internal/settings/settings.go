@@ -52,6 +52,9 @@ const (
 	FinishedRecords
 	// EventMessages is telling of what happens to messages: see punctual.Settings.Emit.
 	EventMessages
+	// BoundedLeases is bounding how many messages are leased: see punctual.Settings.MaxLeases and
+	// MaxRate.
+	BoundedLeases
 )
 
 // Find returns the row of that name, or nil.

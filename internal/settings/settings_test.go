@@ -95,6 +95,10 @@ func draw(t *rapid.T, row *Setting) punctual.SettingsPatch {
 			list = nil
 		}
 		*f.in(&p) = &list
+	case *field[limits.Rate]:
+		r := limits.Rate{N: rapid.IntRange(1, 1000).Draw(t, row.Name), Per: time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(limits.MaxRatePer)).Draw(t, row.Name+" per"))}
+		r.Burst = rapid.IntRange(0, r.N).Draw(t, row.Name+" burst")
+		*f.in(&p) = &r
 	default:
 		t.Fatalf("%s: this test draws no %T", row.Name, row.kind)
 	}
@@ -169,7 +173,7 @@ func TestBounds(t *testing.T) {
 			}
 			return row.Check(&s)
 		}
-		if row.Kind() == Truth || row.Kind() == Backoff || row.Kind() == List || row.Kind() == Events {
+		if row.Kind() == Truth || row.Kind() == Backoff || row.Kind() == List || row.Kind() == Events || row.Kind() == Rate {
 			continue
 		}
 		bad := []int64{least - 1}
@@ -186,6 +190,32 @@ func TestBounds(t *testing.T) {
 			if err := at(n); err != nil && (n > 0 || least == 0) {
 				t.Errorf("%s of %d: %v", row.Name, n, err)
 			}
+		}
+	}
+}
+
+// TestRates: what cannot be meant as a rate is refused with what can.
+func TestRates(t *testing.T) {
+	row := Find("max_rate")
+	for text, want := range map[string]string{
+		"0/1s": "begins 0 leases: use 1 to 1000000", "5/0s": "counts in 0s: use 1ms to", "10": "write it like 10/1s", "x/1s": "write it like 10/1s", "5/fortnight": "write it like",
+		"5/1s,burst=6": "has a burst of 6: use 0", "5/1s,burst=": "write it like", "1000000/1ms": "more than one in a microsecond", "-5/1s": "begins -5 leases", "1000001/1s": "use 1 to 1000000",
+	} {
+		var p punctual.SettingsPatch
+		s := punctual.DefaultSettings()
+		err := row.Parse(&p, text)
+		if err == nil {
+			row.Apply(&s, &p)
+			err = row.Check(&s)
+		}
+		if !errors.Is(err, punctual.ErrInvalid) || !strings.HasPrefix(err.Error(), "max rate") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want it to say %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]limits.Rate{"10/s": limits.PerSecond(10), "7/1m30s,burst=2": {N: 7, Per: 90 * time.Second, Burst: 2}, "none": {}} {
+		var p punctual.SettingsPatch
+		if err := row.Parse(&p, text); err != nil || *p.MaxRate != want {
+			t.Errorf("%q: %v, %v; want %v", text, p.MaxRate, err, want)
 		}
 	}
 }

@@ -115,4 +115,20 @@ var Table = []*Setting{
 			form: durations, least: time.Second, most: limits.MaxFinishedRetention,
 		},
 	},
+	{
+		Name: "max_leases", About: "how many messages may be leased at once, over all processes", Zero: "no bound", Quiet: true, Needs: BoundedLeases,
+		kind: &field[int]{
+			of:   func(s *punctual.Settings) *int { return &s.MaxLeases },
+			in:   func(p *punctual.SettingsPatch) **int { return &p.MaxLeases },
+			form: counts, most: limits.MaxLeases,
+		},
+	},
+	{
+		Name: "max_rate", About: "how many leases may begin in a time, over all processes", Quiet: true, Needs: BoundedLeases,
+		kind: &field[limits.Rate]{
+			of:   func(s *punctual.Settings) *limits.Rate { return &s.MaxRate },
+			in:   func(p *punctual.SettingsPatch) **limits.Rate { return &p.MaxRate },
+			form: rates,
+		},
+	},
 }

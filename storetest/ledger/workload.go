@@ -627,6 +627,7 @@ func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
 		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Emit: &s.Emit, EmitKeep: &s.EmitKeep,
 		PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused, Groups: &s.Groups, LateAfter: &s.LateAfter,
+		MaxLeases: &s.MaxLeases, MaxRate: &s.MaxRate,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
 	"github.com/punctualmq/punctual/storekit"
 )
@@ -84,7 +85,30 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	if set.Emit != 0 || slices.Contains(l.fields, any(EmitField)) {
 		next.fields = append(next.fields, EmitField, int(set.Emit), "emit_keep", storekit.CeilDuration(set.EmitKeep))
 	}
+	if bounded(set) {
+		next.fields = append(next.fields, "max_leases", set.MaxLeases, "rate_interval", interval(set.MaxRate), "rate_at_once", set.MaxRate.AtOnce())
+	}
 	return next, err
+}
+
+// bounded reports whether a topic bounds its leases.
+func bounded(set punctual.Settings) bool { return set.MaxLeases > 0 || set.MaxRate != (limits.Rate{}) }
+
+// interval returns the interval of a rate, and 0 for none.
+func interval(r limits.Rate) int64 {
+	if r == (limits.Rate{}) {
+		return 0
+	}
+	return r.Interval()
+}
+
+// deliveryField returns the field delivery_paused of the hash g: 1 if the delivery is paused, else
+// 2 if the topic bounds its leases, so that a script that reads 0 need not look for bounds.
+func deliveryField(set punctual.Settings) string {
+	if bounded(set) && !set.DeliveryPaused {
+		return "2"
+	}
+	return script.Flag(set.DeliveryPaused)
 }
 
 // EmitField is the field of the hash g that says which events the topic emits (Settings.Emit).
@@ -106,7 +130,7 @@ func fieldsOf(set punctual.Settings) ([]any, error) {
 		"lease", storekit.CeilDuration(set.Lease),
 		"max_attempts", set.MaxAttempts,
 		"push_paused", script.Flag(set.PushPaused),
-		"delivery_paused", script.Flag(set.DeliveryPaused),
+		"delivery_paused", deliveryField(set),
 		"dedupe_window", storekit.CeilDuration(set.DedupeWindow),
 		"dead_retention", storekit.CeilDuration(set.DeadRetention),
 		"delays", delays,

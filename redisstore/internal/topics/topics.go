@@ -321,7 +321,9 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 		if n := patch.Partitions; n != nil && old.Exists() && *n != old.Size() {
 			return punctual.Settings{}, fmt.Errorf("%d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", *n, old.Size(), punctual.ErrInvalid)
 		}
-		set, err := storekit.ApplySettings(old.settings, patch, storekit.AllAbilities())
+		can := storekit.AllAbilities()
+		can.BoundsLeases = old.settings.Partitions == 1 && patch.Partitions == nil || patch.Partitions != nil && *patch.Partitions == 1
+		set, err := storekit.ApplySettings(old.settings, patch, can)
 		if err != nil {
 			return punctual.Settings{}, err
 		}

@@ -14,7 +14,7 @@ import (
 // JSON of the HTTP interface. Tests of storetest show that stores keep the settings, and tests of
 // internal/settings that the documents have them.
 func TestEverySettingIsOnTheCommandLine(t *testing.T) {
-	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead"}
+	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead", settings.Rate: "10/1s"}
 	for _, row := range settings.Table {
 		r := newRig(t)
 		want := punctual.DefaultSettings()

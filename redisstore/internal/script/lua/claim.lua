@@ -100,6 +100,33 @@ local function answer_again()
 end
 if kept then return answer_again() end
 
+-- The bounds of the topic; see package lifecycle, Work. fine is the time in microseconds.
+local fine, freed, taken = now * 1000 + micros % 1000, 0, 0
+local rated = (cfg.interval or 0) > 0
+if rated then
+  -- A gate that is farther ahead than leases at once can bring it is that of a clock that has
+  -- stepped back.
+  cfg.gate = math.min(cfg.gate, fine + cfg.at_once * cfg.interval)
+  most = math.min(most, cfg.at_once - ceil(math.max(0, cfg.gate - fine) / cfg.interval))
+end
+
+-- places returns how many messages of t may still be leased. freed messages of l have ended, and
+-- taken ones of t were leased.
+local function places()
+  return cfg.max_leases > 0 and cfg.max_leases - leased_count + freed - taken or NEVER
+end
+
+-- next_claim_time is next_due_time for the claims: without the messages for which there is no room,
+-- and not before the rate lets a lease begin.
+local function next_claim_time()
+  local next = next_due_time()
+  if cfg.max_leases > 0 and call('ZCARD', L) >= cfg.max_leases then
+    next = ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER)
+  end
+  if rated then next = math.max(next, ceil((cfg.gate - (cfg.at_once - 1) * cfg.interval) / 1000)) end
+  return next
+end
+
 local function nothing(next)
   if cfg.version and sweep() then write_clock() end
   keep({ids = cmsgpack.pack({}), token = 0, at = 0, till = 0}, false)
@@ -107,12 +134,13 @@ local function nothing(next)
 end
 if not cfg.version or cfg.delivery_paused then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
+if most <= 0 then return nothing(next_claim_time()) end
 
 -- The due messages of t and l, merged by time. more_due reads up to count more of them.
 local ids, times, from_l = {}, {}, {}
 local due_t, due_l = 0, 0 -- how many of them are of each set
 local function more_due(count)
-  local t = call('ZRANGEBYSCORE', T, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_t, count)
+  local t = call('ZRANGEBYSCORE', T, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_t, math.max(0, math.min(count, places())))
   local l = leased_count > 0 and call('ZRANGEBYSCORE', L, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_l, count) or {}
   local i, j, last = 1, 1, #ids + count
   while #ids < last and (t[i] or l[j]) do
@@ -128,7 +156,7 @@ local function more_due(count)
   due_t, due_l = due_t + (i - 1) / 2, due_l + (j - 1) / 2
 end
 more_due(most)
-if #ids == 0 then return nothing(next_due_time()) end
+if #ids == 0 then return nothing(next_claim_time()) end
 
 -- must_end returns 'finish', or the reason of a death, for a message that must not be delivered,
 -- and nil for any other.
@@ -176,11 +204,13 @@ local function decide(place, id, raw, st)
   local ends = must_end(st)
   if st.token ~= 0 then fail(st, LEASE_RAN_OUT) end
   st.created = st.created or created_of(raw)
+  if from_l[place] and ends then freed = freed + 1 end
   if ends then
     ended[#ended + 1], ended_as[#ended_as + 1] = id, {st = st, reason = ends}
     return
   end
   st.attempt, st.token, st.began, st.since = st.attempt + 1, token, now, now
+  if not from_l[place] then taken = taken + 1 end
   lease(id, raw, encode_state(st))
 end
 
@@ -238,9 +268,13 @@ if leased > 0 then
   if large.becomes(leased_count - from_l_count, leased) then large.add(L, leases) else call('ZADD', L, unpack(leases)) end
   put_states(records)
   call('HSET', G, 'token', int(token), 'clock', now_text)
+  if rated then
+    cfg.gate = math.max(fine, cfg.gate) + leased * cfg.interval
+    call('HSET', G, 'gate', int(cfg.gate))
+  end
   g[2] = now_text
 end
 settle_clock()
 local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, shift = shift, given = 1}
 if leased > 0 then conclude(record, true) else keep(record, false) end
-return reply(next_due_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)
+return reply(next_claim_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)

@@ -40,6 +40,11 @@ for i = 11, #ARGV, 2 do
   if ARGV[i] == 'finished_retention' then g[10] = ARGV[i + 1] end
 end
 call('HSET', G, unpack(fields))
+-- A slower rate may have left the gate farther ahead than the new one can bring it.
+local rate = call('HMGET', G, 'rate_interval', 'rate_at_once', 'gate')
+if rate[3] then
+  call('HSET', G, 'gate', int(math.min(tonumber(rate[3]), now * 1000 + micros % 1000 + tonumber(rate[1]) * tonumber(rate[2]))))
+end
 if parent then call('HSET', parent, ARGV[9], '1') end
 if not cfg.version then call('PERSIST', G) end -- a deletion has left g with a time to live
 g[1] = new

@@ -294,6 +294,7 @@ end
 
 -- remove_leases takes messages out of l, and out of x if they are there.
 local function remove_leases(...)
+  cfg.made_room = cfg.max_leases > 0 and leased_count >= cfg.max_leases -- for notify
   call('ZREM', L, ...)
   if lapsed_count > 0 then call('ZREM', X, ...) end
 end
@@ -465,8 +466,10 @@ end
 
 -- notify publishes the earliest time at which a message that was moved needs attention, unless that
 -- is more than NEAR ahead, or not before was: the next due time before the script changed anything.
--- It returns the time that it has published, or NEVER.
+-- If the script has ended a lease of a topic that had as many as it may, the claims that wait for
+-- room are notified in any case. notify returns the time that it has published, or NEVER.
 local function notify(was)
+  if cfg.made_room then was, earliest = NEVER, now end
   if earliest >= was or earliest > now + NEAR then return NEVER end
   publish(earliest)
   return earliest

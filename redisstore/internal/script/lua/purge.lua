@@ -19,6 +19,7 @@ if #chosen > 0 then
   call('HDEL', S, unpack(ids))
   settle_clock()
 end
+notify(-NEVER)
 local out = reply(#chosen, last.at * places, last.id)
 keep(out, #chosen > 0)
 return out

@@ -20,10 +20,22 @@ local cfg = {
   max_attempts = number_of(more[1], 'max_attempts'),
   push_paused = g[5] == '1',
   delivery_paused = g[6] == '1',
+  max_leases = 0, -- how many messages may be leased at once; 0: any number
   dedupe_window = number_of(g[7], 'dedupe_window'),
   dead_retention = number_of(g[8], 'dead_retention'),
   finished_retention = number_of(g[10], 'finished_retention'),
 }
+
+-- The field delivery_paused is 2 in a topic that bounds its leases and whose delivery is not
+-- paused, so that the scripts of other topics read no more fields.
+if g[6] == '2' then
+  local bounds = call('HMGET', G, 'max_leases', 'rate_interval', 'rate_at_once', 'gate')
+  cfg.max_leases = number_of(bounds[1], 'max_leases')
+  -- The rate: microseconds between two leases (0: any number of leases may begin), how many may
+  -- begin at once, and the gate of lifecycle.Work.
+  cfg.interval, cfg.at_once = number_of(bounds[2], 'rate_interval'), number_of(bounds[3], 'rate_at_once')
+  cfg.gate = number_of(bounds[4], 'gate')
+end
 
 -- reply returns an answer: time, microseconds and version, as every answer begins, and then the
 -- given values.
