@@ -1,8 +1,8 @@
 // Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into
 // a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue,
-// asynq, BullMQ or Celery, in PostgreSQL a table of a program's own or River. It is what "punctual import"
-// runs. ReadSchedules, for "punctual schedule import", reads the recurring schedules of asynq and
-// BullMQ.
+// asynq, BullMQ or Celery, in PostgreSQL a table of a program's own or River. It is what "punctual
+// import" runs. ReadSchedules, for "punctual schedule import", reads the recurring schedules of
+// asynq and BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
@@ -99,8 +99,8 @@ type Options struct {
 	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is
 	// imported into the topic of the same name.
 	Topics map[string]string
-	// ByType makes the type of an Asynq task, the name of a BullMQ job or a Celery task, or the kind
-	// of a River job, its topic.
+	// ByType makes the type of an Asynq task, the name of a BullMQ job or a Celery task, or the
+	// kind of a River job, its topic.
 	ByType bool
 	// TopicOf has, with ByType, the topics of types that are not to be the topic's name.
 	TopicOf map[string]string
