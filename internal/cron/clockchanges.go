@@ -152,8 +152,8 @@ func (s Spec) nextOfQuartz(after time.Time, loc *time.Location) (time.Time, bool
 	for {
 		next, ok := s.Next(from.Add(-time.Second), time.UTC)
 		at := lenient(next, loc)
-		if from = onWall(at); !ok || from.Equal(next) {
-			return at, ok
+		if from = onWall(at); !ok || !from.After(next) {
+			return at, ok && at.After(after) // also in a zone that changes its clocks twice in two days
 		}
 		if from.Hour() != next.Hour() { // it tries the next hour, also if that is one of another day
 			from = onWall(lenient(from.Add(time.Duration(next.Hour()+1-from.Hour())*time.Hour), loc))
