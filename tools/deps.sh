@@ -2,7 +2,7 @@
 # Installs what tests, benchmarks and browser tests start beside Go: deps.sh [tests] [bench] [browser]. As root on Debian and Ubuntu
 # it installs what is missing by apt-get; otherwise it names what is missing and fails.
 #
-# The tests need Redis of at least 6.2, PostgreSQL of at least 13 and pgbouncer. For the durability class "replicated" in Redis
+# The tests need Redis of at least 6.2, PostgreSQL of at least 13, pgbouncer and RabbitMQ. For the durability class "replicated" in Redis
 # they need a server that has WAITAOF, which Valkey has and not every distribution offers, so that one is optional.
 set -euo pipefail
 
@@ -20,6 +20,7 @@ for what in "$@"; do
 		need redis-tools redis-cli
 		command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 		[[ -x /usr/sbin/pgbouncer ]] || need pgbouncer pgbouncer
+		compgen -G '/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server' >/dev/null || missing+=(rabbitmq-server)
 		command -v valkey-server >/dev/null || optional+=(valkey-server)
 		;;
 	bench)
@@ -47,7 +48,14 @@ if ((${#missing[@]} + ${#optional[@]})); then
 			echo 'create_main_cluster = false' >"$conf"
 			trap 'rm -f "$conf"' EXIT
 		fi
+		policy=/usr/sbin/policy-rc.d
+		if [[ " ${missing[*]} " == *" rabbitmq-server "* && ! -e $policy ]]; then # its package would start a broker of the system
+			printf '#!/bin/sh\n[ "$1" != rabbitmq-server ] || exit 101\n' >"$policy"
+			chmod +x "$policy"
+			trap 'rm -f "$policy" ${conf:+"$conf"}' EXIT
+		fi
 		((${#missing[@]} == 0)) || apt-get install -qy --no-install-recommends "${missing[@]}"
+		if [[ " ${missing[*]} " == *" rabbitmq-server "* && -d /run/systemd/system ]]; then systemctl disable rabbitmq-server; fi # nor at the next boot
 		for p in "${optional[@]}"; do
 			if apt-get install -qs "$p" >/dev/null 2>&1; then apt-get install -qy --no-install-recommends "$p"; fi
 		done

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -16,6 +17,7 @@ func fault(err error, format string, args ...any) error {
 	var dial *net.OpError
 	var refused *pgconn.PgError
 	var dialling *pgconn.ConnectError
+	var amqpError *amqp.Error
 	switch {
 	case errors.As(err, &dialling):
 		err = errors.Unwrap(dialling) // whose text does not name host, user and database
@@ -24,6 +26,10 @@ func fault(err error, format string, args ...any) error {
 		what += ": " + unreachable
 	case errors.As(err, &refused):
 		if remedy := remedies[refused.Code]; remedy != "" {
+			what += ": " + remedy
+		}
+	case errors.As(err, &amqpError):
+		if remedy := remedies[fmt.Sprint("amqp ", amqpError.Code)]; remedy != "" {
 			what += ": " + remedy
 		}
 	default:
@@ -39,7 +45,7 @@ func fault(err error, format string, args ...any) error {
 const unreachable = "the source cannot be reached: is its URL right, and the server up?"
 
 // remedies say what to do about the errors of Redis, by the beginnings of their texts, and about
-// those of PostgreSQL, by their codes.
+// those of PostgreSQL and AMQP, by their codes.
 var remedies = map[string]string{
 	"NOAUTH":      "the source asks for a password: redis://user:password@host",
 	"WRONGPASS":   "the source does not accept this user and password",
@@ -53,6 +59,11 @@ var remedies = map[string]string{
 	"CLUSTERDOWN": "the source's cluster is down: try again",
 	"MISCONF":     "the source cannot write to its disk and refuses changes",
 	"ERR unknown": "the source lacks a command that is needed",
+	"amqp 403":    "this user lacks a right on the source, or its password is wrong: docs/importing.md has the rights that are needed",
+	"amqp 404":    "there is no such queue in this vhost",
+	"amqp 405":    "the queue belongs to another connection, which alone may use it",
+	"amqp 504":    "the connection to the source has ended",
+	"amqp 530":    "there is no such vhost, or this user may not use it",
 	"25006":       "this is a standby: name its primary",
 	"28P01":       "the source does not accept this user and password",
 	"28000":       "the source does not accept this user",

@@ -1,14 +1,14 @@
-// Package importer moves the messages that another delayed queue holds in Redis or PostgreSQL into
-// a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's delayed queue,
-// asynq, BullMQ or Celery, in PostgreSQL a table of a program's own or River. It is what "punctual
-// import" runs. ReadSchedules, for "punctual schedule import", reads the recurring schedules of
-// asynq and BullMQ.
+// Package importer moves the messages that another delayed queue holds in Redis, PostgreSQL or
+// RabbitMQ into a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's
+// delayed queue, asynq, BullMQ or Celery, in PostgreSQL a table of a program's own or River. It is
+// what "punctual import" runs. ReadSchedules, for "punctual schedule import", reads the recurring
+// schedules of asynq and BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
 //  1. take: one atomic step on the source's server removes the message from the other system and
-//     puts it into staging, a hash or table beside it. So no consumer of the other system that
-//     takes a message in one step can have it as well. With Options.Leave the run keeps away from
+//     puts it into staging, a hash, table or queue beside it. So no consumer of the other system
+//     that takes a message in one step can have it as well. With Options.Leave the run keeps away from
 //     messages that other consumers may be working on.
 //  2. push: the message is stored under an ID that is made from the message itself. A second push
 //     of the same message finds that ID in use and changes nothing, as long as the topic remembers
@@ -57,6 +57,9 @@ const (
 	Celery Kind = "celery"
 	// Quartz has schedules alone: ReadSchedules.
 	Quartz Kind = "quartz"
+	// RabbitMQ is a queue of RabbitMQ in which messages wait for a time to live, or that have a
+	// delay in the header x-delay.
+	RabbitMQ Kind = "rabbitmq"
 )
 
 // DefaultDedupeWindow is the least duplicate window of the topics that messages are imported into,
@@ -85,8 +88,8 @@ const (
 type Options struct {
 	Kind Kind
 	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq,
-	// River) or the table (Postgres) to take over. None means all that are found; a ZSet and a
-	// table need one.
+	// River, RabbitMQ) or the table (Postgres) to take over. None means all that are found; a ZSet
+	// and a table need one, and RabbitMQ at least one.
 	Names []string
 	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are
 	// "order" and "ack", default "order". For Asynq they are "scheduled" and "retry", for River
@@ -99,8 +102,8 @@ type Options struct {
 	// Topics has the topics of some names. Unless Topic or ByType is set, each other name is
 	// imported into the topic of the same name.
 	Topics map[string]string
-	// ByType makes the type of an Asynq task, the name of a BullMQ job or a Celery task, or the
-	// kind of a River job, its topic.
+	// ByType makes the type of an Asynq task, the name of a BullMQ job or a Celery task, the kind
+	// of a River job, or the routing key of a message of RabbitMQ its topic.
 	ByType bool
 	// TopicOf has, with ByType, the topics of types that are not to be the topic's name.
 	TopicOf map[string]string
@@ -119,6 +122,10 @@ type Options struct {
 	Prefix string
 	// Table is the name of River's table, river_job by default.
 	Table string
+	// TTL is how long messages of RabbitMQ that do not say so wait in their queue, 0 for those that
+	// are due. It is needed where a policy sets it. Nil is the TTL with which the queue was
+	// declared.
+	TTL *time.Duration
 	// Unit is the unit of the scores of a ZSet, or of a due column of numbers: time.Second or
 	// time.Millisecond. With 0 Survey guesses it.
 	Unit time.Duration
@@ -131,8 +138,8 @@ type Options struct {
 	// 0 delivers them at once.
 	Spread time.Duration
 	// Follow makes the run go on until the context ends, the limit is reached or there is an error.
-	// A second after each round it imports what was added meanwhile to the sets and tables that it
-	// found at its beginning.
+	// Half a second after each round it imports what was added meanwhile to the sets and tables
+	// that it found at its beginning.
 	Follow bool
 	// Limit is the number of taken messages after which the run ends. 0 is no limit.
 	Limit int64
@@ -165,9 +172,9 @@ type Importer struct {
 	done int64
 }
 
-// Open returns an importer from the server that a URL names, as redisstore.Connect takes it or
-// postgres://..., or an ErrInvalid that says which option is wrong. Errors do not contain the
-// password. Unless there is an error, the caller calls hangUp when it is done.
+// Open returns an importer from the server that a URL names, as redisstore.Connect takes it,
+// postgres://... or amqp://..., or an ErrInvalid that says which option is wrong. Errors do not
+// contain the password. Unless there is an error, the caller calls hangUp when it is done.
 func Open(ctx context.Context, url string, o Options) (im *Importer, hangUp func() error, err error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
@@ -178,6 +185,13 @@ func Open(ctx context.Context, url string, o Options) (im *Importer, hangUp func
 			return nil, nil, err
 		}
 		return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), func() error { return conn.Close(context.WithoutCancel(ctx)) }, nil
+	}
+	if o.Kind == RabbitMQ {
+		from, err := dialRabbit(url, &o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return newImporter(from, &o), from.close, nil
 	}
 	client, err := redisstore.Connect(url)
 	if err != nil {
@@ -197,7 +211,9 @@ func newImporter(from origin, o *Options) *Importer {
 
 // HasTypes reports whether each message of a system has a type, which Options.ByType makes its
 // topic.
-func (k Kind) HasTypes() bool { return k == Asynq || k == BullMQ || k == Celery || k == River }
+func (k Kind) HasTypes() bool {
+	return k == Asynq || k == BullMQ || k == Celery || k == River || k == RabbitMQ
+}
 
 // NamesMessages reports whether programs name each message of a system, so that Options.IDFrom has
 // no place.
@@ -240,6 +256,7 @@ func (o *Options) setDefaults() {
 var parts = map[Kind]struct{ all, standard []string }{
 	ZSet:          {[]string{""}, []string{""}},
 	Postgres:      {[]string{""}, []string{""}},
+	RabbitMQ:      {[]string{""}, []string{""}},
 	River:         {[]string{"scheduled", "retryable"}, []string{"scheduled", "retryable"}},
 	Redisson:      {[]string{""}, []string{""}},
 	BeeDelayQueue: {[]string{"order", "ack"}, []string{"order"}},
@@ -251,7 +268,7 @@ var parts = map[Kind]struct{ all, standard []string }{
 func (o *Options) check() error {
 	known, ok := parts[o.Kind]
 	if !ok {
-		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, celery, postgres or river", o.Kind)
+		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, celery, postgres, river or rabbitmq", o.Kind)
 	}
 	for _, p := range o.Parts {
 		if !slices.Contains(known.all, p) {
@@ -263,6 +280,15 @@ func (o *Options) check() error {
 	}
 	if o.Kind == Postgres && (len(o.Names) != 1 || o.Topic == "" || len(o.Columns.ID) == 0 || o.Columns.Due == "" || o.Columns.Body == "") {
 		return storekit.Invalidf("name the table, its columns for ID, due time and body (--id, --due, --body), and a topic for its messages (--topic)")
+	}
+	if o.Kind == RabbitMQ && (len(o.Names) == 0 || len(slices.Compact(slices.Sorted(slices.Values(o.Names)))) < len(o.Names)) {
+		return storekit.Invalidf("name the queues, each once: RabbitMQ does not list them to its clients")
+	}
+	if o.Kind == RabbitMQ && o.Leave > 0 {
+		return storekit.Invalidf("RabbitMQ shows messages only to whoever takes them, so that none can be left to old consumers (--leave): import while those do not run, or leave the queue to them")
+	}
+	if o.Kind == RabbitMQ && o.Uncertain == ReturnUncertain {
+		return storekit.Invalidf("nothing can go back into a queue of RabbitMQ as it was: decide with --uncertain push or drop")
 	}
 	if o.Mark != "" && (o.Where == "" || !strings.Contains(o.Mark, "=")) {
 		return storekit.Invalidf("mark %q: write it like state=moved, with a condition that such rows do not meet (--where)", o.Mark)
@@ -287,7 +313,7 @@ func (o *Options) checkTopics() error {
 		return storekit.Invalidf("say where the messages go in one way: one topic for all, topics by name, or by type")
 	}
 	if o.ByType && !o.Kind.HasTypes() {
-		return storekit.Invalidf("only the tasks of asynq and Celery and the jobs of BullMQ and River have types")
+		return storekit.Invalidf("only the tasks of asynq and Celery, the jobs of BullMQ and River and the routing keys of RabbitMQ have types")
 	}
 	if len(o.TopicOf) > 0 && !o.ByType {
 		return storekit.Invalidf("topics for types (--topic-of) go with --by-type")

@@ -28,8 +28,9 @@ const (
 	// overloaded or cannot be reached.
 	pushTries = 5
 	pushPause = 100 * time.Millisecond
-	// followPause is how long Follow waits before it reads the source again.
-	followPause = time.Second
+	// followPause is how long Follow waits before it reads the source again. With the reading, a
+	// message that is due when it is added is late by less than a second.
+	followPause = time.Second / 2
 	// lockTries times lockPause is longer than the 3 s after which BeeDelayQueue's lock ends.
 	lockTries = 500
 	lockPause = 10 * time.Millisecond
@@ -435,7 +436,7 @@ func (m *mover) giveBack(ctx context.Context, s *source, r *SetReport, es []*ent
 			r.Returned++
 		case itemChanged:
 			m.report.Unfinished++
-			m.im.opt.Logger.Warn("a new task has the ID of one that should go back: it stays in staging", "set", s.set, "id", e.member)
+			m.im.opt.Logger.Warn("it cannot go back, because a new one has its place or the source has no way: it stays in staging", "set", s.set, "id", e.member)
 		}
 	}
 	return returned, nil

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -99,6 +100,8 @@ func (r *rig) good(k Kind, name string, n int) []string {
 		case River:
 			body = strconv.Quote(body)
 			r.exec("insert into river_job (args, kind, max_attempts, queue, state, scheduled_at) values ($1, 'k', 25, $2, 'scheduled', to_timestamp($3))", body, name, due)
+		case RabbitMQ:
+			r.publish(name, amqp.Publishing{Body: []byte(body), Headers: amqp.Table{"x-delay": int32(-60_000)}})
 		}
 		out = append(out, body)
 	}
@@ -142,9 +145,11 @@ const marked Kind = "postgres, marked"
 // delayed.
 const waiting Kind = "bullmq, waiting"
 
-// kinds returns the kinds in Redis, allKinds also those in PostgreSQL.
-func kinds() []Kind    { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq, BullMQ, waiting, Celery} }
-func allKinds() []Kind { return append(kinds(), Postgres, River, marked) }
+// kinds returns the kinds in Redis, returning all to which messages can go back, allKinds also
+// RabbitMQ.
+func kinds() []Kind     { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq, BullMQ, waiting, Celery} }
+func returning() []Kind { return append(kinds(), Postgres, River, marked) }
+func allKinds() []Kind  { return append(returning(), RabbitMQ) }
 
 var errKilled = errors.New("killed")
 
@@ -254,7 +259,7 @@ func TestKilledAtEachStep(t *testing.T) {
 // import is killed and begun again, each of both arrives once, or the one that was imported is back
 // where it came from and reported.
 func TestKilledWithIDsInUse(t *testing.T) {
-	for _, k := range []Kind{Asynq, BullMQ, waiting, Celery, BeeDelayQueue, Postgres, River, ZSet} {
+	for _, k := range []Kind{Asynq, BullMQ, waiting, Celery, BeeDelayQueue, Postgres, River, ZSet, RabbitMQ} {
 		for _, step := range []string{"", "taken", "adopted", "pushed", "finished"} {
 			for _, dead := range []bool{false, true} {
 				t.Run(fmt.Sprint(k, " ", step, " ", dead), func(t *testing.T) {
@@ -270,6 +275,9 @@ func TestKilledWithIDsInUse(t *testing.T) {
 						r.must(r.client.Del(t.Context(), "jobs").Err())
 						r.zadd("jobs", want[0], float64(r.now()-60))
 						want = want[:1]
+					case RabbitMQ:
+						r.publish("jobs", amqp.Publishing{MessageId: id, Body: []byte("named"), Headers: amqp.Table{"x-delay": int32(-1)}})
+						want = append(want, "named")
 					}
 					other := punctual.NewMessage{Topic: "t", ID: id, Body: []byte("other"), Due: seconds(r.now() - 99)}
 					rs, err := r.store.Push(t.Context(), []punctual.NewMessage{other})
@@ -294,7 +302,7 @@ func TestKilledWithIDsInUse(t *testing.T) {
 						}
 						rep = r.move(o)
 					}
-					if err == nil && step != "" && (step != "adopted" || k == Asynq || k == BullMQ || k == waiting || k == Celery || k == ZSet) {
+					if err == nil && step != "" && (step != "adopted" || k == Asynq || k == BullMQ || k == waiting || k == Celery || k == ZSet || k == RabbitMQ) {
 						t.Fatalf("this test shows nothing: the run was not killed")
 					}
 					s := rep.Sets[0]
@@ -347,7 +355,7 @@ func TestKilledWhileResuming(t *testing.T) {
 
 // A run that is killed when it has put back what the store refused has left nothing in staging.
 func TestKilledWhileGivingBack(t *testing.T) {
-	for _, k := range allKinds() {
+	for _, k := range returning() {
 		r := newRig(t)
 		want := r.good(k, "jobs", 5)
 		before := r.everything()
@@ -450,7 +458,7 @@ func TestLostAnswersOfTheStore(t *testing.T) {
 
 // Messages that the store certainly did not take go back exactly as they were.
 func TestRefusedPushes(t *testing.T) {
-	for _, k := range allKinds() {
+	for _, k := range returning() {
 		r := newRig(t)
 		want := r.good(k, "jobs", 5)
 		before := r.everything()
@@ -471,7 +479,7 @@ func TestRefusedPushes(t *testing.T) {
 
 // One message that the store refuses goes back, and the others are moved.
 func TestOneRefused(t *testing.T) {
-	for _, k := range allKinds() {
+	for _, k := range returning() {
 		r := newRig(t)
 		r.good(k, "jobs", 5)
 		r.withFaults(func(ctx context.Context, ms []punctual.NewMessage, real punctual.Store) ([]punctual.PushResult, error) {
@@ -745,7 +753,7 @@ func TestPushWithoutAnswer(t *testing.T) {
 }
 
 func TestTwoImportsAtOnce(t *testing.T) {
-	for _, k := range allKinds() {
+	for _, k := range returning() {
 		r := newRig(t)
 		const n = 3*maxPage + 1 // so that each finds a page of its own
 		want := r.good(k, "jobs", n)
@@ -979,6 +987,10 @@ func TestAdopted(t *testing.T) {
 // age makes what is staged look as if it had been taken earlier.
 func (r *rig) age(k Kind, by time.Duration) {
 	r.t.Helper()
+	if k == RabbitMQ {
+		r.ageRabbit(by)
+		return
+	}
 	if options(k).Kind.InPostgres() {
 		r.exec("update punctual_import set record = jsonb_set(record::jsonb, '{taken}', to_jsonb((record::jsonb->>'taken')::bigint - $1))::text", by.Milliseconds())
 		return
@@ -1148,6 +1160,9 @@ func TestUncertain(t *testing.T) {
 			DropUncertain:   {0, 0, 0, 3},
 			ReturnUncertain: {0, 0, 3, 0},
 		} {
+			if k == RabbitMQ && decision == ReturnUncertain {
+				continue
+			}
 			t.Run(fmt.Sprint(k, " ", decision), func(t *testing.T) {
 				r := newRig(t)
 				r.good(k, "jobs", 3)
@@ -1380,7 +1395,7 @@ func TestSourceThatForgot(t *testing.T) {
 
 // A topic that takes no messages ends the run, and all goes back.
 func TestPausedTopic(t *testing.T) {
-	for _, k := range allKinds() {
+	for _, k := range returning() {
 		r := newRig(t)
 		r.good(k, "jobs", 3)
 		before := r.everything()

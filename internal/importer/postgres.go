@@ -34,9 +34,9 @@ type pgTable struct {
 	name    string // as SQL names it
 	staging string
 	columns []string // the columns that can be written
-	// member names a row: the text of its key, and of a key of several columns a JSON array of their
-	// texts. It is null where a column of the key is. key are the columns in the order of their
-	// index, and keyOf makes the SQL for their values from that for a member.
+	// member names a row: the text of its key, and of a key of several columns a JSON array of
+	// their texts. It is null where a column of the key is. key are the columns in the order of
+	// their index, and keyOf makes the SQL for their values from that for a member.
 	member, key string
 	keyOf       func(member string) string
 	// due is the due time of a row in milliseconds since 1970; count is the due time in the unit of

@@ -71,6 +71,14 @@ func (r *rig) tables() string {
 
 // apart returns an importer with a connection of its own, where the kind has connections.
 func (r *rig) apart(o Options) (*Importer, error) {
+	if o.Kind == RabbitMQ {
+		from, err := dialRabbit(r.broker().url, &o)
+		if err != nil {
+			return nil, err
+		}
+		r.t.Cleanup(func() { r.must(from.close()) })
+		return r.steps(newImporter(from, &o), nil)
+	}
 	if !o.Kind.InPostgres() {
 		return r.importer(o)
 	}
@@ -210,8 +218,8 @@ func TestPostgresTimesOnTheWall(t *testing.T) {
 }
 
 // Tables whose keys have several columns, as pg-boss 10.4.2 and 12.38.0 (whose keys are alike),
-// db-scheduler at commit 0a4dc796 and Quartz at 24402f57 make theirs. The ID has the values in the order of --id, and the
-// index has them in another for pg-boss.
+// db-scheduler at commit 0a4dc796 and Quartz at 24402f57 make theirs. The ID has the values in the
+// order of --id, and the index has them in another for pg-boss.
 func TestPostgresKeysOfSeveralColumns(t *testing.T) {
 	r := newRig(t)
 	for _, s := range []string{

@@ -479,6 +479,9 @@ func (p *pager) saw(es []*entry) {
 		for _, value := range e.task.values {
 			bytes += len(value)
 		}
+		if e.got != nil {
+			bytes += len(e.got.body)
+		}
 	}
 	if bytes > pageBytes {
 		p.size = max(1, p.size*pageBytes/bytes)

@@ -25,8 +25,8 @@ type Report struct {
 	// longer.
 	Remembered []Remembered `json:"remembered,omitempty"`
 	// Unfinished is how many messages are still in staging because a push or the putting back
-	// failed, or because they should go back and a new task or row has their place. The next run
-	// goes on with them.
+	// failed, or because they should go back and a new task or row has their place, or the source
+	// is RabbitMQ. The next run goes on with them.
 	Unfinished int64 `json:"unfinished"`
 }
 

@@ -18,25 +18,27 @@ import (
 
 	"github.com/punctualmq/punctual"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	rabbitrig "github.com/punctualmq/punctual/internal/rigs/rabbit"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/memstore"
 )
 
-// shared and postgres are the servers that the tests share. Each rig begins with an empty Redis,
-// and with a database of its own when it first needs one.
+// shared, postgres and rabbit are the servers that the tests share. Each rig begins with an empty
+// Redis, and with a database and empty queues of its own when it first needs them.
 var (
 	shared   *redisrig.Server
 	postgres *pgrig.Server
+	rabbit   rabbitrig.Shared
 )
 
 func TestMain(m *testing.M) {
 	os.Exit(pgrig.Run(onRedis{m}, &postgres, func() error { return goleak.Find() }, "fsync=off"))
 }
 
-// onRedis runs the tests with the shared Redis.
+// onRedis runs the tests with the shared Redis, and ends the shared RabbitMQ.
 type onRedis struct{ m *testing.M }
 
-func (o onRedis) Run() int { return redisrig.Run(o.m, &shared, func() error { return nil }) }
+func (o onRedis) Run() int { return redisrig.Run(o.m, &shared, rabbit.Kill) }
 
 // rig is a source, a target in memory, and what was delivered from there.
 type rig struct {
@@ -45,6 +47,7 @@ type rig struct {
 	store     punctual.Store
 	delivered map[string]int // by body
 	db        *pgx.Conn      // of the kinds in PostgreSQL; nil before the first use
+	amqp      *rabbitRig     // of RabbitMQ; nil before the first use
 	step      func(string) error
 }
 
@@ -99,7 +102,11 @@ func (r *rig) tryMove(o Options) (*Report, error) {
 
 // importer returns one from the server of its kind.
 func (r *rig) importer(o Options) (*Importer, error) {
-	if o.Kind.InPostgres() {
+	switch {
+	case o.Kind == RabbitMQ:
+		r.hangUp() // as the end of the process that ran the last one does
+		return r.steps(r.newRabbit(o))
+	case o.Kind.InPostgres():
 		return r.steps(newPostgres(r.sql(), o))
 	}
 	return r.steps(newRedis(r.client, o))

@@ -41,6 +41,8 @@ type source struct {
 	tasks    string
 	fields   []string
 	compared int
+	// ttl is how long RabbitMQ has messages of this queue wait; nil if that is not known.
+	ttl *time.Duration
 	// isList tells that set is the key of a list, of IDs (BullMQ) or tasks (Celery), which have no
 	// scores.
 	isList bool
@@ -64,8 +66,9 @@ type source struct {
 type entry struct {
 	member string
 	score  float64
-	task   task  // of asynq, BullMQ and Celery alone
-	row    pgRow // of PostgreSQL alone
+	task   task           // of asynq, BullMQ and Celery alone
+	row    pgRow          // of PostgreSQL alone
+	got    *rabbitMessage // of RabbitMQ alone
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage
 	// own is the ID that the other system or the body has for the message. It is empty where nobody
@@ -198,6 +201,8 @@ func (im *Importer) newSource(name, part string) *source {
 		s.describeBull(im.opt.Prefix)
 	case Celery:
 		s.describeCelery()
+	case RabbitMQ:
+		s.describeRabbit()
 	case Postgres:
 		s.unit = time.Millisecond
 		s.describeTable(im.opt.Columns)
@@ -335,7 +340,7 @@ func (s *source) decode(e *entry, now time.Time) {
 	if e.message.Topic == "" {
 		e.message.Topic = s.topic
 	} else if storekit.CheckTopic(e.message.Topic) != nil {
-		e.problem = problemf(BadTopic, "no topic can have the name %q of the task's type or the job's kind: name one with --topic-of or --topic", e.message.Topic)
+		e.problem = problemf(BadTopic, "no topic can have the name %q of the task's type, the job's kind or the routing key: name one with --topic-of or --topic", e.message.Topic)
 		return
 	}
 	if err := storekit.CheckPush(&e.message, limits.DefaultMaxBody); err != nil {

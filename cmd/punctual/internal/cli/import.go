@@ -36,9 +36,9 @@ const postgresFrom = "the database to import from: `postgres://HOST[:PORT]/DATAB
 func newImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Take over what another delayed queue holds in Redis or PostgreSQL",
-		Long: `Import takes over the delayed messages that another system holds in Redis or PostgreSQL: none lost,
-and none delivered twice by the import.
+		Short: "Take over what another delayed queue holds in Redis, PostgreSQL or RabbitMQ",
+		Long: `Import takes over the delayed messages that another system holds in Redis, PostgreSQL or RabbitMQ:
+none lost, and none delivered twice by the import.
 
 Without --yes nothing is changed: the command counts what is there, says when it is due, shows
 samples, and lists what cannot be imported and why.
@@ -53,7 +53,8 @@ docs/importing.md has the steps for each system, with both systems running side 
 		Example: `  punctual import zset jobs --topic jobs --from redis://localhost/0
   punctual import redisson --from redis://localhost/0 --store redis://localhost/1
   punctual import asynq --from redis://localhost/0 --store redis://localhost/1 --yes
-  punctual import river --from postgres://localhost/shop --yes`,
+  punctual import river --from postgres://localhost/shop --yes
+  punctual import rabbitmq orders.wait --from amqp://guest:guest@localhost --yes`,
 	}
 	for _, k := range importKinds {
 		cmd.AddCommand(newImportKind(a, k))
@@ -74,8 +75,11 @@ type importFlags struct {
 // the other system.
 func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	from := redisFrom
-	if f.opt.Kind.InPostgres() {
+	switch {
+	case f.opt.Kind.InPostgres():
 		from = postgresFrom
+	case f.opt.Kind == importer.RabbitMQ:
+		from = "the broker to import from: `amqp://USER:PASSWORD@HOST[:PORT]/VHOST` (" + fromVariable + ")"
 	}
 	flags.StringVar(&f.from, "from", "", from)
 	flags.BoolVar(&f.yes, "yes", false, "import; without it nothing is changed")
@@ -166,8 +170,11 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 			from = a.getenv(fromVariable)
 		}
 		if from == "" {
-			if o.Kind.InPostgres() {
+			switch {
+			case o.Kind.InPostgres():
 				return usagef("name %s or %s", databaseSource, fromVariable)
+			case o.Kind == importer.RabbitMQ:
+				return usagef("name the broker to import from, with --from amqp://USER:PASSWORD@HOST:PORT/VHOST or %s", fromVariable)
 			}
 			return usagef("name %s or %s", redisSource, fromVariable)
 		}
@@ -399,6 +406,31 @@ const importRiverExample = `  punctual import river --from postgres://localhost/
   punctual import river default mail --from postgres://localhost/shop --yes
   punctual import river --by-type --part scheduled --from postgres://localhost/shop --yes`
 
+const importRabbitHelp = `Import the messages of queues of RabbitMQ in which they wait. When a message is due follows from the
+first of these that it has: the header x-delay, its expiration or the TTL of its queue (the shorter
+one). It is due if it has neither and x-delay is negative, because the delayed message exchange has
+delayed it, or it was dead-lettered because its time was over. The TTL of a queue is found out where
+this user may declare the queue; that of a policy is not, so that --ttl has to say it. A message of
+which nothing says how long it waits is rejected, and --ttl 0s says that those are due.
+
+A wait counts from the second after the timestamp. Without one, or if the message was dead-lettered
+before, it counts from now, and the command says how often that was so. In a queue whose consumers
+work on messages at once, expiration is a deadline and no delay: do not import such a queue.
+
+Headers keep their names; tables and lists are JSON, x-death among them. Properties are in headers
+such as rabbitmq-routing-key. The message-id is the ID. Without one and without --id-from, messages
+get IDs by chance: two that are the same are two messages.
+
+To be seen, a message has to be taken out and given back, after which RabbitMQ calls it redelivered.
+Without --yes that are the first 100 of each queue, and none of a quorum queue, which counts how
+often that is done. With --yes taken messages are staged in the queue punctual-import.QUEUE, and
+nothing goes back from there. One import works on a queue at a time.`
+
+const importRabbitExample = `  punctual import rabbitmq orders.wait --from amqp://guest:guest@localhost
+  punctual import rabbitmq orders.wait --map orders.wait=order.close --from amqp://guest:guest@localhost --yes
+  punctual import rabbitmq delayed --ttl 0s --by-type --from amqp://guest:guest@localhost/shop --yes
+  punctual import rabbitmq orders.wait --topic order.close --from amqp://guest:guest@localhost --yes --follow`
+
 // importKind is a subcommand of import.
 type importKind struct {
 	kind                      importer.Kind
@@ -465,6 +497,16 @@ var importKinds = []importKind{
 			flags.BoolVar(&o.ByType, "by-type", false, "the kind of a job is its topic")
 			flags.StringSliceVar(&o.Parts, "part", nil, "which jobs: `scheduled,retryable`; default both")
 			flags.StringVar(&o.Table, "table", "", "River's `TABLE`, where it is not found as river_job: schema.river_job")
+		},
+	},
+	{
+		importer.RabbitMQ, "rabbitmq QUEUE...", "Import from queues of RabbitMQ", importRabbitHelp, importRabbitExample, "queue",
+		func(flags *pflag.FlagSet, o *importer.Options) {
+			flags.BoolVar(&o.ByType, "by-type", false, "the routing key of a message is its topic")
+			parsedVar(flags, &o.TTL, "ttl", "how long messages wait that do not say so, where a policy and not the queue sets it: a `DURATION`; 0s if they are due", "duration", func(s string) (*time.Duration, error) {
+				d, err := readDuration(s)
+				return &d, err
+			})
 		},
 	},
 }

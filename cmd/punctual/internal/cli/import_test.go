@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
+	rabbitrig "github.com/punctualmq/punctual/internal/rigs/rabbit"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
 	"github.com/punctualmq/punctual/internal/wire"
 )
@@ -122,6 +125,12 @@ func TestImportUsage(t *testing.T) {
 		"raw, string":          {"redisson", "--from", "redis://h", "--codec", "kryo"},
 		"scheduled or retry":   {"asynq", "--from", "redis://h", "--part", "pending"},
 		"unknown":              {"kafka"},
+		"amqp://USER":          {"rabbitmq", "q"},
+		"QUEUE...":             {"rabbitmq", "--from", "amqp://h"},
+		"whoever takes them":   {"rabbitmq", "q", "--from", "amqp://h", "--leave", "1s"},
+		"--uncertain push":     {"rabbitmq", "q", "--from", "amqp://h", "--uncertain", "return"},
+		"amqps://...":          {"rabbitmq", "q", "--from", "redis://u:secret@h"},
+		"duration":             {"rabbitmq", "q", "--from", "amqp://h", "--ttl", "soon"},
 		"leave, push, drop or": {"asynq", "--from", "redis://h", "--uncertain", "guess"},
 	} {
 		r := runOn(t, "disk:none", append([]string{"import"}, args...)...).exits(exitUsage, text)
@@ -331,4 +340,85 @@ func TestImportFromPostgres(t *testing.T) {
 	runOn(t, store, "import", "river", "--from", from, "--yes").ok().contains("default (scheduled)")
 	runOn(t, store, "get", "river-1", "--topic", "default").ok().contains("river-kind")
 	runOn(t, store, "import", "river").exits(exitUsage, "postgres://")
+}
+
+// The command is killed with -9 while it drains a queue of a real RabbitMQ, at whatever it is doing
+// then, and run again. Each message arrives exactly once, also those that are the same and have no
+// ID. Afterwards it follows until it is interrupted. A broker that is short of memory ends it with
+// an error.
+func TestSlowImportRabbitMQ(t *testing.T) {
+	const n = 4000
+	server, s := rabbitrig.Start(t), newShell(t)
+	q := server.Queue(t, "wait", 1000*time.Hour)
+	left := func(queue string) int {
+		messages, _ := q.Ready(queue)
+		return messages
+	}
+	for i := range n {
+		q.Publish(fmt.Sprint("job ", i/2)) // each twice
+	}
+	args := []string{"import", "rabbitmq", "wait", "--topic", "t", "--from", server.URL(), "--yes"}
+	killed, staged := 0, 0
+	for before := n; killed < 30 && before > n/8; before = left("wait") {
+		p := s.start(args...)
+		last := before
+		waitUntil(t, "the import has read a page, and moves it", func() bool {
+			was := last
+			last = left("wait")
+			return last == was && last < before
+		})
+		p.signal(syscall.SIGKILL)
+		p.wait()
+		killed++
+		waitUntil(t, "the broker has noticed that", func() bool {
+			messages, consumers := q.Ready("punctual-import.wait")
+			if consumers == 0 {
+				staged += messages
+			}
+			return consumers == 0
+		})
+	}
+	if killed < 3 || staged == 0 {
+		t.Errorf("this test shows nothing: killed %d times, and %d messages were staged then", killed, staged)
+	}
+	s.run(args...).ok()
+	if n := left("wait") + left("punctual-import.wait"); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+	seen := map[string]int{}
+	for line := range strings.Lines(s.run("list", "t", "--json", "--limit", "0").ok().out) {
+		var m struct {
+			Body string `json:"body"`
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		seen[m.Body]++
+	}
+	for i := range n / 2 {
+		if body := fmt.Sprint("job ", i); seen[body] != 2 {
+			t.Errorf("%s arrived %d times, want twice (P1, P7)", body, seen[body])
+		}
+	}
+	t.Logf("killed %d times, with %d messages in staging", killed, staged)
+
+	p := s.start(append(args, "--follow")...)
+	q.Publish("late")
+	waitUntil(t, "late has gone", func() bool { return left("wait") == 0 })
+	p.signal(syscall.SIGINT)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit %d, standard error %q; want 0", code, p.errs.String())
+	}
+	s.run("stats", "t", "--json").ok().contains(fmt.Sprintf(`"scheduled":%d`, n+1))
+
+	q.Publish("blocked")
+	if out, err := server.Control("set_vm_memory_high_watermark", "0.000001"); err != nil {
+		t.Fatal(out, err)
+	}
+	s.run(args...).exits(exitError, "takes no messages (low on memory)")
+	if out, err := server.Control("set_vm_memory_high_watermark", "0.4"); err != nil {
+		t.Fatal(out, err)
+	}
+	s.run(args...).ok()
+	s.run("stats", "t", "--json").ok().contains(fmt.Sprintf(`"scheduled":%d`, n+2))
 }
