@@ -41,7 +41,7 @@ build: ## Build one static binary, ./bin/punctual
 demo: ## See orders closed on time, on a store in a temporary folder (20 s)
 	go run ./cmd/punctual demo
 
-deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, pgbouncer, RabbitMQ; Valkey where it is to be had
+deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, pgbouncer, RabbitMQ, MariaDB; Valkey where it is to be had
 	@tools/deps.sh tests
 
 # Half of the time goes into compiling where nothing is compiled yet. So the tests, the programs that they build and the linters have the

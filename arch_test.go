@@ -126,7 +126,7 @@ var architecture = map[string]rule{
 		outside: []string{"github.com/go-json-experiment/json", "google.golang.org/protobuf"},
 	},
 	"internal/wire/compact": {outside: []string{"google.golang.org/protobuf", "github.com/planetscale/vtprotobuf"}},
-	"internal/importer":     {ours: []string{"limits", ".", "schedule", "storekit", "redisstore", "internal/cron", "internal/notation", "internal/wire"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "github.com/rabbitmq/amqp091-go", "google.golang.org/protobuf"}},
+	"internal/importer":     {ours: []string{"limits", ".", "schedule", "storekit", "redisstore", "internal/cron", "internal/notation", "internal/wire"}, outside: []string{"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "github.com/rabbitmq/amqp091-go", "google.golang.org/protobuf"}},
 	"compat/beedelayqueue":  {ours: []string{"limits", ".", "storekit", "redisstore"}, outside: []string{"github.com/redis/go-redis/v9"}},
 	"examples/notify":       {ours: []string{".", "worker", "diskstore"}},
 	"cmd/punctual":          {ours: []string{"cmd/punctual/internal/cli"}},
@@ -141,6 +141,7 @@ var architecture = map[string]rule{
 	"internal/rigs/seed":       {},
 	"internal/rigs/redis":      {ours: []string{"internal/rigs/process", "internal/rigs/clock", "internal/rigs/net"}},
 	"internal/rigs/rabbit":     {ours: []string{"internal/rigs/process"}, outside: []string{"github.com/rabbitmq/amqp091-go"}},
+	"internal/rigs/mysql":      {ours: []string{"internal/rigs/process"}, outside: []string{"github.com/go-sql-driver/mysql"}},
 	"internal/rigs/postgres":   {ours: []string{"internal/rigs/process", "internal/rigs/clock"}},
 
 	"internal/answers":    {ours: []string{".", "storekit"}},

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
@@ -18,6 +20,7 @@ func fault(err error, format string, args ...any) error {
 	var refused *pgconn.PgError
 	var dialling *pgconn.ConnectError
 	var amqpError *amqp.Error
+	var denied *mysql.MySQLError
 	switch {
 	case errors.As(err, &dialling):
 		err = errors.Unwrap(dialling) // whose text does not name host, user and database
@@ -30,6 +33,12 @@ func fault(err error, format string, args ...any) error {
 		}
 	case errors.As(err, &amqpError):
 		if remedy := remedies[fmt.Sprint("amqp ", amqpError.Code)]; remedy != "" {
+			what += ": " + remedy
+		}
+	case errors.Is(err, mysql.ErrInvalidConn):
+		what += ": the connection to the source broke: run the command again"
+	case errors.As(err, &denied):
+		if remedy := remedies[strconv.Itoa(int(denied.Number))]; remedy != "" {
 			what += ": " + remedy
 		}
 	default:
@@ -45,7 +54,7 @@ func fault(err error, format string, args ...any) error {
 const unreachable = "the source cannot be reached: is its URL right, and the server up?"
 
 // remedies say what to do about the errors of Redis, by the beginnings of their texts, and about
-// those of PostgreSQL and AMQP, by their codes.
+// those of PostgreSQL, MySQL and AMQP, by their codes.
 var remedies = map[string]string{
 	"NOAUTH":      "the source asks for a password: redis://user:password@host",
 	"WRONGPASS":   "the source does not accept this user and password",
@@ -73,4 +82,16 @@ var remedies = map[string]string{
 	"23503":       "another table refers to some of these rows: leave those out with --where, or use --mark",
 	"23505":       "a row with the same key is there by now",
 	"53100":       "the disk of the source is full",
+	"1021":        "the disk of the source is full",
+	"1044":        "this user lacks a right on the source: docs/importing.md has those that are needed",
+	"1045":        "the source does not accept this user and password",
+	"1049":        "there is no such database",
+	"1054":        "the condition names a column that is not there",
+	"1064":        "is the condition right? And FOR UPDATE SKIP LOCKED needs MySQL 8.0 or MariaDB 10.6",
+	"1142":        "this user lacks a right on the source: docs/importing.md has those that are needed",
+	"1205":        "a program holds a lock on these rows: run the command again",
+	"1213":        "another transaction was in the way: run the command again",
+	"1290":        "this is a replica: name its primary",
+	"1451":        "another table refers to some of these rows: leave those out with --where, or use --mark",
+	"1665":        "the server logs statements, which it cannot do for this: set binlog_format to MIXED or ROW",
 }

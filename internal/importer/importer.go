@@ -1,8 +1,8 @@
-// Package importer moves the messages that another delayed queue holds in Redis, PostgreSQL or
-// RabbitMQ into a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's
-// delayed queue, asynq, BullMQ or Celery, in PostgreSQL a table of a program's own or River. It is
-// what "punctual import" runs. ReadSchedules, for "punctual schedule import", reads the recurring
-// schedules of asynq and BullMQ.
+// Package importer moves the messages that another delayed queue holds in Redis, PostgreSQL, MySQL
+// or RabbitMQ into a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's
+// delayed queue, asynq, BullMQ or Celery, in PostgreSQL River, and in both databases a table of a
+// program's own. It is what "punctual import" runs. ReadSchedules, for "punctual schedule import",
+// reads the recurring schedules of asynq and BullMQ.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
@@ -49,6 +49,8 @@ const (
 	Asynq Kind = "asynq"
 	// Postgres is a program's own table in PostgreSQL.
 	Postgres Kind = "postgres"
+	// MySQL is a program's own table in MySQL or MariaDB.
+	MySQL Kind = "mysql"
 	// River is github.com/riverqueue/river.
 	River Kind = "river"
 	// BullMQ is github.com/taskforcesh/bullmq, and its predecessor Bull.
@@ -88,8 +90,8 @@ const (
 type Options struct {
 	Kind Kind
 	// Names are the sorted sets' keys (ZSet), topics (BeeDelayQueue), queues (Redisson, Asynq,
-	// River, RabbitMQ) or the table (Postgres) to take over. None means all that are found; a ZSet
-	// and a table need one, and RabbitMQ at least one.
+	// River, RabbitMQ) or the table (Postgres, MySQL) to take over. None means all that are
+	// found; a ZSet and a table need one, and RabbitMQ at least one.
 	Names []string
 	// Parts selects among the sets that a system keeps for each name. For BeeDelayQueue they are
 	// "order" and "ack", default "order". For Asynq they are "scheduled" and "retry", for River
@@ -111,7 +113,7 @@ type Options struct {
 	// systems in which a program does not name a message or not so. Empty keeps the ID that the
 	// system has.
 	IDFrom string
-	// Columns are the columns of a program's table (Postgres), Where a condition in SQL that is
+	// Columns are the columns of a program's table, Where a condition in SQL that is
 	// true of its pending rows.
 	Columns Columns
 	Where   string
@@ -179,14 +181,20 @@ func Open(ctx context.Context, url string, o Options) (im *Importer, hangUp func
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	if o.Kind.InPostgres() {
+	switch o.Kind.Scheme() {
+	case "mysql":
+		db, zone, err := openMySQL(url)
+		if err != nil {
+			return nil, nil, err
+		}
+		return newImporter(&mysqlOrigin{db: db, zone: zone, opt: &o}, &o), db.Close, nil
+	case "postgres":
 		conn, err := dialPostgres(ctx, url)
 		if err != nil {
 			return nil, nil, err
 		}
 		return newImporter(&pgOrigin{conn: conn, opt: &o}, &o), func() error { return conn.Close(context.WithoutCancel(ctx)) }, nil
-	}
-	if o.Kind == RabbitMQ {
+	case "amqp":
 		from, err := dialRabbit(url, &o)
 		if err != nil {
 			return nil, nil, err
@@ -209,6 +217,20 @@ func newImporter(from origin, o *Options) *Importer {
 	return &Importer{from: from, opt: o, run: storekit.NewID(time.Now()), seen: map[string]bool{}}
 }
 
+// Scheme is how the URLs of the servers begin on which a system keeps its messages: redis,
+// postgres, mysql or amqp.
+func (k Kind) Scheme() string {
+	switch k {
+	case Postgres, River:
+		return "postgres"
+	case MySQL:
+		return "mysql"
+	case RabbitMQ:
+		return "amqp"
+	}
+	return "redis"
+}
+
 // HasTypes reports whether each message of a system has a type, which Options.ByType makes its
 // topic.
 func (k Kind) HasTypes() bool {
@@ -217,7 +239,7 @@ func (k Kind) HasTypes() bool {
 
 // NamesMessages reports whether programs name each message of a system, so that Options.IDFrom has
 // no place.
-func (k Kind) NamesMessages() bool { return k == Postgres || k == BeeDelayQueue }
+func (k Kind) NamesMessages() bool { return k == Postgres || k == MySQL || k == BeeDelayQueue }
 
 func (o *Options) setDefaults() {
 	if o.DedupeWindow == 0 {
@@ -257,6 +279,7 @@ var parts = map[Kind]struct{ all, standard []string }{
 	ZSet:          {[]string{""}, []string{""}},
 	Postgres:      {[]string{""}, []string{""}},
 	RabbitMQ:      {[]string{""}, []string{""}},
+	MySQL:         {[]string{""}, []string{""}},
 	River:         {[]string{"scheduled", "retryable"}, []string{"scheduled", "retryable"}},
 	Redisson:      {[]string{""}, []string{""}},
 	BeeDelayQueue: {[]string{"order", "ack"}, []string{"order"}},
@@ -268,7 +291,7 @@ var parts = map[Kind]struct{ all, standard []string }{
 func (o *Options) check() error {
 	known, ok := parts[o.Kind]
 	if !ok {
-		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, celery, postgres, river or rabbitmq", o.Kind)
+		return storekit.Invalidf("kind %q: use zset, beedelayqueue, redisson, asynq, bullmq, celery, postgres, mysql, river or rabbitmq", o.Kind)
 	}
 	for _, p := range o.Parts {
 		if !slices.Contains(known.all, p) {
@@ -278,7 +301,7 @@ func (o *Options) check() error {
 	if o.Kind == ZSet && (len(o.Names) != 1 || o.Topic == "") {
 		return storekit.Invalidf("name the sorted set's key, and a topic for its messages (--topic)")
 	}
-	if o.Kind == Postgres && (len(o.Names) != 1 || o.Topic == "" || len(o.Columns.ID) == 0 || o.Columns.Due == "" || o.Columns.Body == "") {
+	if (o.Kind == Postgres || o.Kind == MySQL) && (len(o.Names) != 1 || o.Topic == "" || len(o.Columns.ID) == 0 || o.Columns.Due == "" || o.Columns.Body == "") {
 		return storekit.Invalidf("name the table, its columns for ID, due time and body (--id, --due, --body), and a topic for its messages (--topic)")
 	}
 	if o.Kind == RabbitMQ && (len(o.Names) == 0 || len(slices.Compact(slices.Sorted(slices.Values(o.Names)))) < len(o.Names)) {

@@ -97,6 +97,8 @@ func (r *rig) good(k Kind, name string, n int) []string {
 			r.must(r.client.LPush(r.t.Context(), name, celeryText(id, body, due)).Err())
 		case Postgres, marked:
 			r.exec("insert into jobs (id, run_at, payload) values ($1, to_timestamp($2), $3)", id, due, body)
+		case MySQL, myMarked:
+			r.mexec("insert into jobs (id, run_at, payload) values (?, from_unixtime(?), ?)", id, due, body)
 		case River:
 			body = strconv.Quote(body)
 			r.exec("insert into river_job (args, kind, max_attempts, queue, state, scheduled_at) values ($1, 'k', 25, $2, 'scheduled', to_timestamp($3))", body, name, due)
@@ -120,7 +122,7 @@ func options(k Kind) Options {
 	if k == ZSet {
 		o.Unit = time.Second
 	}
-	if k == Postgres || k == marked {
+	if k == Postgres || k == marked || k == MySQL || k == myMarked {
 		o.Columns = Columns{ID: []string{"id"}, Due: "run_at", Body: "payload"}
 	}
 	switch k {
@@ -135,11 +137,17 @@ func options(k Kind) Options {
 		o.Kind, o.Where, o.Mark = Postgres, "state = 'pending'", "state=moved"
 		o.Columns.ID = []string{"tenant", "id"}
 	}
+	if k == myMarked {
+		o.Kind, o.Where, o.Mark = MySQL, "state = 'pending'", "state=moved"
+		o.Columns.ID = []string{"tenant", "id"}
+	}
 	return o
 }
 
 // marked is a table of a program's own whose rows are marked, where others are deleted.
 const marked Kind = "postgres, marked"
+
+const myMarked Kind = "mysql, marked"
 
 // waiting are jobs of BullMQ that wait in its list, where others wait in the set of those that are
 // delayed.
@@ -148,7 +156,7 @@ const waiting Kind = "bullmq, waiting"
 // kinds returns the kinds in Redis, returning all to which messages can go back, allKinds also
 // RabbitMQ.
 func kinds() []Kind     { return []Kind{ZSet, BeeDelayQueue, Redisson, Asynq, BullMQ, waiting, Celery} }
-func returning() []Kind { return append(kinds(), Postgres, River, marked) }
+func returning() []Kind { return append(kinds(), Postgres, River, marked, MySQL, myMarked) }
 func allKinds() []Kind  { return append(returning(), RabbitMQ) }
 
 var errKilled = errors.New("killed")
@@ -987,11 +995,14 @@ func TestAdopted(t *testing.T) {
 // age makes what is staged look as if it had been taken earlier.
 func (r *rig) age(k Kind, by time.Duration) {
 	r.t.Helper()
-	if k == RabbitMQ {
+	switch options(k).Kind.Scheme() {
+	case "amqp":
 		r.ageRabbit(by)
 		return
-	}
-	if options(k).Kind.InPostgres() {
+	case "mysql":
+		r.mexec("update punctual_import set record = json_set(convert(record using utf8mb4), '$.taken', json_value(convert(record using utf8mb4), '$.taken') - ?)", by.Milliseconds())
+		return
+	case "postgres":
 		r.exec("update punctual_import set record = jsonb_set(record::jsonb, '{taken}', to_jsonb((record::jsonb->>'taken')::bigint - $1))::text", by.Milliseconds())
 		return
 	}

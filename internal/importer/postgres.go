@@ -12,13 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/punctualmq/punctual/internal/cron"
-	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
-
-// pgStaging is the table in which taken rows are staged. It is in the schema of the table that they
-// come from.
-const pgStaging = "punctual_import"
 
 // pgOrigin is the origin for messages in PostgreSQL: a database of River, or of a program that
 // keeps its messages in a table of its own.
@@ -81,9 +76,6 @@ func dialPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// InPostgres reports whether a system keeps its messages in PostgreSQL.
-func (k Kind) InPostgres() bool { return k == Postgres || k == River }
-
 func (o *pgOrigin) now(ctx context.Context) (t time.Time, err error) {
 	if err := o.conn.QueryRow(ctx, "select clock_timestamp()").Scan(&t); err != nil {
 		return t, fault(err, "ask the source for its time")
@@ -103,10 +95,7 @@ func (o *pgOrigin) expect(ctx context.Context, _ *source) error {
 	if err := o.describe(ctx); err != nil {
 		return err
 	}
-	if o.table.counted && o.opt.Unit == 0 {
-		return storekit.Invalidf("say whether column %q counts seconds or milliseconds (--unit): a survey shows what it looks like", o.opt.Columns.Due)
-	}
-	return nil
+	return o.opt.knowsUnit(o.table.counted)
 }
 
 // describe reads the description of the table from the database, unless o.table has it already.
@@ -131,7 +120,7 @@ func (o *pgOrigin) describe(ctx context.Context) error {
 	if view {
 		return viewRefused(full)
 	}
-	t := &pgTable{name: full, staging: pgx.Identifier{schema, pgStaging}.Sanitize()}
+	t := &pgTable{name: full, staging: pgx.Identifier{schema, stagingTable}.Sanitize()}
 	types, err := o.columns(ctx, t)
 	if err != nil {
 		return err
@@ -197,10 +186,9 @@ func (o *pgOrigin) columns(ctx context.Context, t *pgTable) (map[string]string, 
 // time and the body.
 func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string]string) error {
 	c := o.opt.Columns
-	for _, name := range append([]string{c.Due, c.Body}, c.ID...) {
-		if types[name] == "" {
-			return storekit.Invalidf("%s has no column %q", t.name, name)
-		}
+	mark, value, err := o.opt.columns(t.name, func(name string) bool { return types[name] != "" })
+	if err != nil {
+		return err
 	}
 	keys, err := query(ctx, o, "look at "+t.name, pgx.RowTo[[]string], `
 		select (select array_agg(a.attname::text order by k.at) from unnest(i.indkey::int2[]) with ordinality k(num, at) join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.num where k.at <= i.indnkeyatts)
@@ -213,7 +201,7 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 		return err
 	}
 	t.describeKey(c.ID, key, types)
-	if err := t.describeDue("t."+pgx.Identifier{c.Due}.Sanitize(), c.Due, types[c.Due], o.opt); err != nil {
+	if err := t.describeDue("t."+pgx.Identifier{c.Due}.Sanitize(), types[c.Due], o.opt); err != nil {
 		return err
 	}
 	if typ := types[c.Due]; strings.HasPrefix(typ, "timestamp") && !strings.HasSuffix(typ, "with time zone") || typ == "date" {
@@ -230,13 +218,12 @@ func (o *pgOrigin) describeOwn(ctx context.Context, t *pgTable, types map[string
 		t.body = "convert_to(" + t.body + "::text, 'UTF8')"
 	}
 	t.extra = "null::text"
-	t.pending = func(*source) string {
-		if o.opt.Where == "" {
-			return "true"
-		}
-		return "(" + o.opt.Where + ")"
+	t.pending = func(*source) string { return o.opt.condition() }
+	if mark != "" {
+		t.mark, t.marked = pgx.Identifier{mark}.Sanitize(), literal(value)
+		_, err = o.texts(ctx, "read the value of --mark", "select ("+t.marked+"::"+types[mark]+")::text")
 	}
-	return o.describeMark(ctx, t, types)
+	return err
 }
 
 // describeKey makes the SQL for the key whose columns are ids, and in the order of their index key.
@@ -262,29 +249,13 @@ func (t *pgTable) describeKey(ids, key []string, types map[string]string) {
 	}
 }
 
-// describeMark makes the SQL that marks a row from Options.Mark.
-func (o *pgOrigin) describeMark(ctx context.Context, t *pgTable, types map[string]string) error {
-	if o.opt.Mark == "" {
-		return nil
-	}
-	name, value, _ := strings.Cut(o.opt.Mark, "=")
-	if types[name] == "" || slices.Contains(o.opt.Columns.ID, name) {
-		return storekit.Invalidf("%s has no column %q to mark its rows in", t.name, name)
-	}
-	t.mark, t.marked = pgx.Identifier{name}.Sanitize(), literal(value)
-	_, err := o.texts(ctx, "read the value of --mark", "select ("+t.marked+"::"+types[name]+")::text")
-	return err
-}
-
 // describeDue makes the SQL for the due time from the column of the due time.
-func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
+func (t *pgTable) describeDue(column, typ string, o *Options) error {
 	switch base, _, _ := strings.Cut(typ, "("); base {
 	case "timestamp with time zone", "timestamp without time zone", "timestamp", "date":
 		t.count = "extract(epoch from " + column + ")"
 		t.due = "ceil(" + t.count + " * 1000)::float8"
-		if o.Unit != 0 {
-			return storekit.Invalidf("column %q is a %s, which needs no unit", name, typ)
-		}
+		return o.needsNoUnit(typ)
 	case "smallint", "integer", "bigint", "numeric", "real", "double precision":
 		t.counted, t.count = true, column
 		t.due = fmt.Sprintf("ceil(%s::numeric * %d)::float8", column, o.Unit.Milliseconds())
@@ -292,7 +263,7 @@ func (t *pgTable) describeDue(column, name, typ string, o *Options) error {
 			t.due = "'NaN'::float8" // until guessUnit or the options say in what unit the column counts
 		}
 	default:
-		return storekit.Invalidf("column %q is a %s: the due time is a timestamp or a number", name, typ)
+		return o.noTime(typ)
 	}
 	return nil
 }
@@ -306,8 +277,7 @@ func (o *pgOrigin) guessUnit(ctx context.Context, r *Report) error {
 		return err
 	}
 	var inSeconds, inMillis int64
-	err := o.conn.QueryRow(ctx, fmt.Sprintf("select count(*) filter (where %[1]s >= 1e9 and %[1]s < 1e11), count(*) filter (where %[1]s >= 1e12 and %[1]s < 1e14) from %[2]s t where %[3]s",
-		o.table.count, o.table.name, o.table.pending(nil))).Scan(&inSeconds, &inMillis)
+	err := o.conn.QueryRow(ctx, unitGuess(o.table.count)+o.table.name+" t where "+o.table.pending(nil)).Scan(&inSeconds, &inMillis)
 	if err != nil {
 		return fault(err, "read %s", o.table.name)
 	}
@@ -356,10 +326,7 @@ func (t *pgTable) scanEntry(row pgx.CollectableRow) (*entry, error) {
 	if extra != nil {
 		e.row.extra = []byte(*extra)
 	}
-	if t.wall != nil && e.score >= 0 && e.score <= float64(limits.MaxDue.UnixMilli()) {
-		ms := int64(e.score)
-		e.score = float64(cron.FirstInstant(time.UnixMilli(ms).UTC(), t.wall).UnixMilli() + ms%1000)
-	}
+	e.onWall(t.wall)
 	return e, err
 }
 
@@ -513,23 +480,6 @@ func (o *pgOrigin) whole(ctx context.Context, what, reason, statement string, ar
 		err = fault(err, "%s", what)
 	}
 	return moved, err
-}
-
-// answers returns itemDone for the entries of the first list, other for those of the second, and
-// itemGone for the rest.
-func answers(es []*entry, done, others []string, other int64) []int64 {
-	what := map[string]int64{}
-	for _, m := range others {
-		what[m] = other
-	}
-	for _, m := range done {
-		what[m] = itemDone
-	}
-	out := make([]int64, len(es))
-	for i, e := range es {
-		out[i] = what[e.member]
-	}
-	return out
 }
 
 // makeStaging creates the table for taken rows. Another run may create it at the same time.

@@ -52,7 +52,7 @@ func (r *rig) exec(statement string, args ...any) {
 func (r *rig) tables() string {
 	r.t.Helper()
 	var b strings.Builder
-	for _, table := range []string{"jobs", "river_job", pgStaging} {
+	for _, table := range []string{"jobs", "river_job", stagingTable} {
 		var there bool
 		r.must(r.db.QueryRow(r.t.Context(), "select to_regclass($1) is not null", table).Scan(&there))
 		if !there {
@@ -71,16 +71,23 @@ func (r *rig) tables() string {
 
 // apart returns an importer with a connection of its own, where the kind has connections.
 func (r *rig) apart(o Options) (*Importer, error) {
-	if o.Kind == RabbitMQ {
+	switch o.Kind.Scheme() {
+	case "amqp":
 		from, err := dialRabbit(r.broker().url, &o)
 		if err != nil {
 			return nil, err
 		}
 		r.t.Cleanup(func() { r.must(from.close()) })
 		return r.steps(newImporter(from, &o), nil)
-	}
-	if !o.Kind.InPostgres() {
+	case "redis":
 		return r.importer(o)
+	case "mysql":
+		im, hangUp, err := Open(r.t.Context(), maria.URL(r.myName)+"?timezone=UTC", o)
+		if err != nil {
+			return nil, err
+		}
+		r.t.Cleanup(func() { r.must(hangUp()) })
+		return r.steps(im, nil)
 	}
 	conn, err := dialPostgres(r.t.Context(), r.sql().Config().ConnString())
 	if err != nil {
@@ -219,7 +226,7 @@ func TestPostgresTimesOnTheWall(t *testing.T) {
 
 // Tables whose keys have several columns, as pg-boss 10.4.2 and 12.38.0 (whose keys are alike),
 // db-scheduler at commit 0a4dc796 and Quartz at 24402f57 make theirs. The ID has the values in the
-// order of --id, and the index has them in another for pg-boss.
+// order of --id, and the index of pg-boss has them in another.
 func TestPostgresKeysOfSeveralColumns(t *testing.T) {
 	r := newRig(t)
 	for _, s := range []string{
@@ -648,7 +655,7 @@ func TestPostgresMark(t *testing.T) {
 	if rep, err := r.tryMove(o); err == nil || !strings.Contains(err.Error(), "--mark") {
 		t.Errorf("a mark that is no time: %v, %+v", err, rep)
 	}
-	if after := strings.ReplaceAll(r.everything(), pgStaging+": ", ""); after != before {
+	if after := strings.ReplaceAll(r.everything(), stagingTable+": ", ""); after != before {
 		t.Errorf("changed\n%s\nto\n%s", before, after)
 	}
 	o = options(marked)

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/punctualmq/punctual"
+	mysqlrig "github.com/punctualmq/punctual/internal/rigs/mysql"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	rabbitrig "github.com/punctualmq/punctual/internal/rigs/rabbit"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
@@ -29,16 +31,22 @@ var (
 	shared   *redisrig.Server
 	postgres *pgrig.Server
 	rabbit   rabbitrig.Shared
+	maria    *mysqlrig.Server
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(pgrig.Run(onRedis{m}, &postgres, func() error { return goleak.Find() }, "fsync=off"))
+	os.Exit(pgrig.Run(onMySQL{onRedis{m}}, &postgres, func() error { return goleak.Find() }, "fsync=off"))
 }
 
-// onRedis runs the tests with the shared Redis, and ends the shared RabbitMQ.
-type onRedis struct{ m *testing.M }
+// onRedis runs the tests with the shared Redis, and ends the shared RabbitMQ. onMySQL runs them
+// with the shared MariaDB.
+type (
+	onRedis struct{ m *testing.M }
+	onMySQL struct{ m interface{ Run() int } }
+)
 
 func (o onRedis) Run() int { return redisrig.Run(o.m, &shared, rabbit.Kill) }
+func (o onMySQL) Run() int { return mysqlrig.Run(o.m, &maria, func() error { return nil }) }
 
 // rig is a source, a target in memory, and what was delivered from there.
 type rig struct {
@@ -48,6 +56,8 @@ type rig struct {
 	delivered map[string]int // by body
 	db        *pgx.Conn      // of the kinds in PostgreSQL; nil before the first use
 	amqp      *rabbitRig     // of RabbitMQ; nil before the first use
+	my        *sql.DB        // of those in MySQL, the same
+	myName    string         // of its database
 	step      func(string) error
 }
 
@@ -102,12 +112,15 @@ func (r *rig) tryMove(o Options) (*Report, error) {
 
 // importer returns one from the server of its kind.
 func (r *rig) importer(o Options) (*Importer, error) {
-	switch {
-	case o.Kind == RabbitMQ:
+	switch o.Kind.Scheme() {
+	case "amqp":
 		r.hangUp() // as the end of the process that ran the last one does
 		return r.steps(r.newRabbit(o))
-	case o.Kind.InPostgres():
+	case "postgres":
 		return r.steps(newPostgres(r.sql(), o))
+	case "mysql":
+		r.mysql()
+		return r.apart(o)
 	}
 	return r.steps(newRedis(r.client, o))
 }
@@ -238,6 +251,9 @@ func (r *rig) everything() string {
 	}
 	if r.db != nil {
 		b.WriteString(r.tables())
+	}
+	if r.my != nil {
+		b.WriteString(r.myTables())
 	}
 	return b.String()
 }

@@ -203,7 +203,7 @@ func (im *Importer) newSource(name, part string) *source {
 		s.describeCelery()
 	case RabbitMQ:
 		s.describeRabbit()
-	case Postgres:
+	case Postgres, MySQL:
 		s.unit = time.Millisecond
 		s.describeTable(im.opt.Columns)
 	case River:

@@ -30,15 +30,17 @@ const fromVariable = "PUNCTUAL_IMPORT_FROM"
 // redisFrom is the help of --from for a Redis.
 const redisFrom = "the Redis to import from: `redis://HOST[:PORT][/DATABASE]`, redis+sentinel://... or redis+cluster://... (" + fromVariable + ")"
 
-// postgresFrom is the help of --from for a PostgreSQL.
-const postgresFrom = "the database to import from: `postgres://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
+// databaseFrom is the help of --from for a database whose URLs have a scheme.
+func databaseFrom(scheme string) string {
+	return "the database to import from: `" + scheme + "://HOST[:PORT]/DATABASE` (" + fromVariable + ")"
+}
 
 func newImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Take over what another delayed queue holds in Redis, PostgreSQL or RabbitMQ",
-		Long: `Import takes over the delayed messages that another system holds in Redis, PostgreSQL or RabbitMQ:
-none lost, and none delivered twice by the import.
+		Short: "Take over what another delayed queue holds in Redis, a database or RabbitMQ",
+		Long: `Import takes over the delayed messages that another system holds in Redis, PostgreSQL, MySQL or
+RabbitMQ: none lost, and none delivered twice by the import.
 
 Without --yes nothing is changed: the command counts what is there, says when it is due, shows
 samples, and lists what cannot be imported and why.
@@ -75,10 +77,10 @@ type importFlags struct {
 // the other system.
 func (f *importFlags) add(flags *pflag.FlagSet, mapped string) {
 	from := redisFrom
-	switch {
-	case f.opt.Kind.InPostgres():
-		from = postgresFrom
-	case f.opt.Kind == importer.RabbitMQ:
+	switch scheme := f.opt.Kind.Scheme(); scheme {
+	case "postgres", "mysql":
+		from = databaseFrom(scheme)
+	case "amqp":
 		from = "the broker to import from: `amqp://USER:PASSWORD@HOST[:PORT]/VHOST` (" + fromVariable + ")"
 	}
 	flags.StringVar(&f.from, "from", "", from)
@@ -170,13 +172,10 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 			from = a.getenv(fromVariable)
 		}
 		if from == "" {
-			switch {
-			case o.Kind.InPostgres():
-				return usagef("name %s or %s", databaseSource, fromVariable)
-			case o.Kind == importer.RabbitMQ:
-				return usagef("name the broker to import from, with --from amqp://USER:PASSWORD@HOST:PORT/VHOST or %s", fromVariable)
+			if scheme := o.Kind.Scheme(); scheme != "amqp" {
+				return usagef("name the server to import from, with --from %s://HOST:PORT/DATABASE or %s", scheme, fromVariable)
 			}
-			return usagef("name %s or %s", redisSource, fromVariable)
+			return usagef("name the broker to import from, with --from amqp://USER:PASSWORD@HOST:PORT/VHOST or %s", fromVariable)
 		}
 		return a.importFrom(ctx, from, o, f)
 	})
@@ -385,12 +384,24 @@ The last three examples are for pg-boss from version 10 on, db-scheduler, and Qu
 Quartz are marked, because other tables refer to them, and those that repeat are left out.`
 
 const importPostgresExample = `  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop
-  punctual import postgres jobs --id id --due run_at --body payload --topic jobs --from postgres://localhost/shop --yes
   punctual import postgres jobs --id id --due run_at --body payload --where "state = 'pending'" --topic jobs --from postgres://localhost/shop --yes
-  punctual import postgres jobs --id id --due run_at --body payload --where "deleted_at is null" --mark deleted_at=now --topic jobs --from postgres://localhost/shop --yes
   punctual import postgres pgboss.job --id name,id --due start_after --body data --where "state < 'active'" --topic jobs --from postgres://localhost/shop
   punctual import postgres scheduled_tasks --id task_name,task_instance --due execution_time --body task_data --where "not picked and task_name = 'close'" --topic close --from postgres://localhost/shop
   punctual import postgres qrtz_triggers --id trigger_group,trigger_name,sched_name --due next_fire_time --unit ms --body job_name --where "trigger_state = 'WAITING' and (sched_name, trigger_name, trigger_group) in (select sched_name, trigger_name, trigger_group from qrtz_simple_triggers where repeat_count = 0)" --mark trigger_state=PAUSED --topic jobs --from postgres://localhost/shop`
+
+const importMySQLHelp = `Import what a program keeps in a table of its own, in MySQL from version 8.0 or MariaDB from 10.6
+on. It is as "punctual import postgres", but for this. A body is taken byte for byte from a binary
+type, and as UTF-8 from any other. A DATETIME or a DATE names no time zone: ?timezone=Europe/Berlin
+behind the URL says in which the program means it. ?tls=true asks for TLS.
+
+A table is refused unless InnoDB keeps it, or where a trigger for DELETE or a foreign key changes
+more than the row that is deleted; --mark COLUMN=VALUE updates the row and does not delete it. To
+see both, the user needs SELECT and TRIGGER on the whole database, and not only on the table.`
+
+const importMySQLExample = `  punctual import mysql jobs --id id --due run_at --body payload --topic jobs --from "mysql://root@localhost/shop?timezone=UTC"
+  punctual import mysql jobs --id id --due run_at --body payload --topic jobs --from "mysql://root@localhost/shop?timezone=UTC" --yes
+  punctual import mysql jobs --id tenant,no --due due_ms --unit ms --body payload --where "state = 'pending'" --mark state=moved --topic jobs --from mysql://root@localhost/shop --yes
+  punctual import mysql scheduled_tasks --id task_name,task_instance --due execution_time --body task_data --where "not picked and task_name = 'close'" --topic close --from mysql://root@localhost/shop`
 
 const importRiverHelp = `Import the jobs that River has scheduled, and those that wait for a retry. They are those of the
 queues that are named, or of all that are found. A job's arguments are the body, as JSON. Its
@@ -482,15 +493,9 @@ var importKinds = []importKind{
 	},
 	{
 		importer.Postgres, "postgres TABLE", "Import from a table in PostgreSQL", importPostgresHelp, importPostgresExample, "",
-		func(flags *pflag.FlagSet, o *importer.Options) {
-			flags.StringSliceVar(&o.Columns.ID, "id", nil, "the `COLUMN` that names a row; of a key of several columns all of them: tenant,no")
-			flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
-			flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
-			flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
-			flags.StringVar(&o.Mark, "mark", "", "set a column of a row that is taken, and do not delete the row: `COLUMN=VALUE`; needs a --where that leaves such rows out")
-			unitVar(flags, &o.Unit, "what a due time that is a number counts: `s|ms`")
-		},
+		tableFlags,
 	},
+	{importer.MySQL, "mysql TABLE", "Import from a table in MySQL or MariaDB", importMySQLHelp, importMySQLExample, "", tableFlags},
 	{
 		importer.River, "river [QUEUE...]", "Import from River", importRiverHelp, importRiverExample, "queue",
 		func(flags *pflag.FlagSet, o *importer.Options) {
@@ -509,6 +514,16 @@ var importKinds = []importKind{
 			})
 		},
 	},
+}
+
+// tableFlags are those of a program's table.
+func tableFlags(flags *pflag.FlagSet, o *importer.Options) {
+	flags.StringSliceVar(&o.Columns.ID, "id", nil, "the `COLUMN` that names a row; of a key of several columns all of them: tenant,no")
+	flags.StringVar(&o.Columns.Due, "due", "", "the `COLUMN` that says when it is due")
+	flags.StringVar(&o.Columns.Body, "body", "", "the `COLUMN` with the body")
+	flags.StringVar(&o.Where, "where", "", "a `CONDITION` in SQL that pending rows meet; default all rows")
+	flags.StringVar(&o.Mark, "mark", "", "set a column of a row that is taken, and do not delete the row: `COLUMN=VALUE`; needs a --where that leaves such rows out")
+	unitVar(flags, &o.Unit, "what a due time that is a number counts: `s|ms`")
 }
 
 func newImportKind(a *app, k importKind) *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	mysqlrig "github.com/punctualmq/punctual/internal/rigs/mysql"
 	pgrig "github.com/punctualmq/punctual/internal/rigs/postgres"
 	rabbitrig "github.com/punctualmq/punctual/internal/rigs/rabbit"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
@@ -421,4 +422,80 @@ func TestSlowImportRabbitMQ(t *testing.T) {
 	}
 	s.run(args...).ok()
 	s.run("stats", "t", "--json").ok().contains(fmt.Sprintf(`"scheduled":%d`, n+2))
+}
+
+// Rows are imported from a program's own table in MariaDB. The command is killed with -9 up to
+// three times, at whatever it is doing then, and run once more; each row arrives exactly once.
+func TestImportFromMySQL(t *testing.T) {
+	const n = 2000
+	server, err := mysqlrig.Launch(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	do := func(statements ...string) string {
+		t.Helper()
+		out, err := server.Do("mysql", statements...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	do("create table jobs (tenant varchar(9), no bigint unsigned, run_at datetime, payload json, primary key (tenant, no))",
+		fmt.Sprintf("insert into jobs select 'a', seq, '2026-01-01', json_object('order', seq) from seq_1_to_%d", n))
+	left := func() int {
+		t.Helper()
+		n, err := strconv.Atoi(do("select count(*) from jobs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	s := newShell(t)
+	args := []string{"import", "mysql", "jobs", "--id", "tenant,no", "--due", "run_at", "--body", "payload", "--topic", "t", "--from"}
+	s.run(append(args, server.URL("mysql"))...).exits(exitUsage, "?timezone=Europe/Berlin")
+	s.run(append(args, server.URL("none"))...).exits(exitError, "no such database")
+	s.run(args[:len(args)-1]...).exits(exitUsage, "mysql://")
+	args = append(args, server.URL("mysql")+"?timezone=UTC")
+	s.run(args...).ok().contains("2026-01-01T00:00:00.000Z", "ID a:1", `{"order": 1}`, "Nothing was changed")
+	if got := left(); got != n {
+		t.Fatalf("%d rows are left after a dry run, want %d", got, n)
+	}
+	args = append(args, "--yes")
+	killed := 0
+	for before := n; killed < 3 && before > n/4; before = left() {
+		p := s.start(args...)
+		waitUntil(t, "the import has taken some", func() bool { return left() < before })
+		p.signal(syscall.SIGKILL)
+		p.wait()
+		killed++
+	}
+	if killed == 0 {
+		t.Error("nothing was killed, so this test shows nothing")
+	}
+	s.run(args...).ok()
+	if got := do("select count(*) from jobs", "select count(*) from punctual_import"); got != "0 0" {
+		t.Errorf("left in the table and in staging: %q", got)
+	}
+	seen := map[string]int{}
+	for line := range strings.Lines(s.run("consume", "t", "--until-empty").ok().out) {
+		var d wire.Delivery
+		if err := wire.DecodeAnswer([]byte(line), &d); err != nil {
+			t.Fatal(err)
+		}
+		seen[d.ID]++
+	}
+	for i := range n {
+		if id := fmt.Sprint("a:", i+1); seen[id] != 1 {
+			t.Errorf("%s arrived %d times, want once (P1, P7)", id, seen[id])
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d different messages arrived, want %d", len(seen), n)
+	}
+	t.Logf("killed %d times", killed)
 }

@@ -442,7 +442,7 @@ is named, and the exit code is 1: docs/schedules.md has all.`,
 		RunE: f.action(a, "triggers", databaseSource, importer.Quartz),
 	}
 	f.register(cmd.Flags(), "", "")
-	cmd.Flags().StringVar(&f.from, "from", "", postgresFrom)
+	cmd.Flags().StringVar(&f.from, "from", "", databaseFrom("postgres"))
 	cmd.Flags().StringVar(&f.opt.Prefix, "prefix", "qrtz_", "the `PREFIX` of Quartz's tables, their schema included: quartz.qrtz_")
 	return cmd
 }
