@@ -80,6 +80,8 @@ type attempt struct {
 	// nothing more because too much waits there; zero if there is none.
 	ending    []handed
 	fullQueue handed
+	// full says that a topic had as many leases as it may, so that what ends makes room.
+	full bool
 	// late fires when slowWait is over; nil until the first step that may be slow.
 	late <-chan time.Time
 	stop func() // ends the wait for late
@@ -115,6 +117,8 @@ func (k *attempt) run(ctx context.Context) (ds []punctual.Delivery, next int64, 
 		}
 		ds, err = k.s.deliver(granted, leases)
 		return ds, k.now, false, err
+	case k.full && len(k.ending) > 0 && ended:
+		return nil, 0, true, nil
 	case len(k.slow) > 0 || !ended || k.fullQueue.q != nil:
 		return nil, 0, true, k.awaitSlow(ctx)
 	}
@@ -149,6 +153,7 @@ func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err
 			return k.now, nil
 		}
 		result := k.s.index.Reserve(name, k.now, n)
+		k.full = k.full || result.Full
 		switch {
 		case result.TokensShort:
 			k.s.kickMaintenance()

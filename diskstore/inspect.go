@@ -665,7 +665,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 	if t != nil {
 		old = topics.Copy(*t.Settings())
 	}
-	settings, err = storekit.ApplySettings(old, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true})
+	settings, err = storekit.ApplySettings(old, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true, BoundsLeases: true})
 	if t != nil && err == nil {
 		err = s.sweepRest(tx, t)
 	}
@@ -676,7 +676,7 @@ func (s *Store) configure(ctx context.Context, topic string, p punctual.Settings
 		return punctual.Settings{}, err
 	}
 	t = tx.Existing(topic)
-	t.Configure(settings)
+	t.Configure(settings, s.clock.ms())
 	s.sweeps.plan(t)
 	tx.Maintenance().PutSettings(t.Disk, settings)
 	if err := tx.Commit(ctx); err != nil {

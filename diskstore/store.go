@@ -223,12 +223,12 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 func (s *Store) Durability() punctual.Durability { return punctual.Fsync }
 
 // Abilities returns what the store can do: follow-ups go to every topic and every ID, and topics
-// tell of their events, because a transaction holds any messages.
+// tell of their events, because a transaction holds any messages. Leases can be bounded.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	if err := s.admit(ctx, nil); err != nil {
 		return storekit.Abilities{}, fmt.Errorf("abilities: %w", err)
 	}
-	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, nil
+	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true}, nil
 }
 
 // Close ends waiting claims and scans, waits for the methods under way unless the store has failed,

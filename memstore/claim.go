@@ -136,7 +136,7 @@ func (s *Store) end(t *topic, m *message, now instant) bool {
 func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.token++
 	m.delivered = now.ms
-	t.work.Begin(&t.settings, now.fine.UnixMicro())
+	t.work.Begin(&t.settings, now.fine.UnixMicro(), 1)
 	s.apply(t, m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 

@@ -32,10 +32,10 @@ func (w *Work) Opens(set *punctual.Settings, now int64) int64 {
 	return w.gate(r, now) - (r.AtOnce()-1)*r.Interval()
 }
 
-// Begin notes for the rate that a lease has begun at now, in Unix microseconds.
-func (w *Work) Begin(set *punctual.Settings, now int64) {
+// Begin notes for the rate that n leases have begun at now, in Unix microseconds.
+func (w *Work) Begin(set *punctual.Settings, now int64, n int) {
 	if r := set.MaxRate; r != (limits.Rate{}) {
-		w.Gate = max(now, w.gate(r, now)) + r.Interval()
+		w.Gate = max(now, w.gate(r, now)) + int64(n)*r.Interval()
 	}
 }
 

@@ -78,8 +78,12 @@ func (x *Index) put(m *message, to state) {
 // the fields that the new state uses. Called with mu held.
 func (x *Index) move(m *message, to state) {
 	t, from := m.topic, m.state
+	full := t.full()
 	x.leave(m)
 	x.enter(m, to)
+	if full && !t.full() {
+		x.wake(t, -Never)
+	}
 	x.inHand.update(t, len(t.pending)+len(t.reserved)+len(t.leases)+len(t.acked) > 0)
 	if from == stateWindow || to == stateWindow {
 		x.inWindow.update(t, len(t.window) > 0)

@@ -742,7 +742,7 @@ func (r *rig) endLoad() {
 func (r *rig) pause() {
 	t := r.topic()
 	r.paused[t] = !r.paused[t]
-	t.Configure(settings(r.paused[t]))
+	t.Configure(settings(r.paused[t]), r.now)
 	r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool { return w.topic == t.Name }) // the caller of Configure wakes them
 }
 

@@ -47,6 +47,8 @@ type ReserveResult struct {
 	// Load is the topic when its next due message is on disk alone and nothing was reserved; else
 	// nil.
 	Load *Topic
+	// Full says that the topic has as many leases as it may.
+	Full bool
 	// TokensShort says that the lease tokens which the database has reserved are used up.
 	TokensShort bool
 }
@@ -66,15 +68,16 @@ func (x *Index) Reserve(topic string, now int64, n int) ReserveResult {
 // reserve is Reserve, called with mu held.
 func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 	for len(result.Reserved) < n {
-		var m *message // the message in memory with the earliest next due time
-		if len(t.window) > 0 {
+		full := t.full() // then only a message whose lease has run out has a place
+		var m *message   // the message in memory with the earliest next due time
+		if len(t.window) > 0 && !full {
 			m = t.window[0]
 		}
 		if len(t.leases) > 0 && (m == nil || t.leases[0].next < m.next) {
 			m = t.leases[0]
 		}
-		result.Next = Never
-		if t.diskNext != record.MaxPosition {
+		result.Next, result.Full = Never, full
+		if t.diskNext != record.MaxPosition && !full {
 			result.Next = t.diskNext.Ms
 		}
 		onDisk := m == nil || result.Next < m.next
@@ -85,7 +88,8 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 		case t.settings.DeliveryPaused || result.Next == Never:
 			result.Next = Never
 			return result
-		case result.Next > now:
+		case max(result.Next, t.opens(now)) > now:
+			result.Next = max(result.Next, t.opens(now))
 			return result
 		case onDisk && len(result.Reserved) > 0:
 			result.Next = now
@@ -129,6 +133,7 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, clock func() i
 				Until: lifecycle.LeaseEnd(length, m.topic.settings, now), Since: now, Due: m.lease.Due, Expired: c.Expired,
 			})
 			c.Began, c.Lease = now, &leases[len(leases)-1]
+			m.topic.begin(now)
 			m.granted = c.Lease
 		}
 	}

@@ -3,6 +3,7 @@ package memory
 import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Topic is the timeline of one topic. Name and Num, which stands for it in keys, do not change; all
@@ -25,6 +26,9 @@ type Topic struct {
 	// ones. Both are heaps of byTime.
 	window, leases []*message
 	windowBytes    int64
+	// gate is the lifecycle.Work.Gate of the topic's rate. After a restart it is unknown, and so
+	// far ahead that the next lease waits for one interval.
+	gate int64
 
 	loaded   record.Position
 	diskNext record.Position // written by setDiskNext
@@ -38,11 +42,36 @@ type Topic struct {
 	windowAt, inHandAt, toLoadAt int // the topic's places in Index.inWindow, inHand and toLoad, or -1
 }
 
-// Configure replaces the settings. Nobody may change the new ones afterwards.
-func (t *Topic) Configure(settings *punctual.Settings) {
+// Configure replaces the settings, at now in Unix ms. Nobody may change the new ones afterwards.
+func (t *Topic) Configure(settings *punctual.Settings, now int64) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.settings = settings
+	t.opens(now)
+}
+
+// full reports whether the topic has as many leases as it may, those included that claims are about
+// to make.
+func (t *Topic) full() bool {
+	w := lifecycle.Work{Leases: len(t.leases) + len(t.reserved)}
+	return w.Full(t.settings)
+}
+
+// opens returns the time at which the rate lets a lease begin beside those that claims are about to
+// make, in Unix ms.
+func (t *Topic) opens(now int64) int64 {
+	w := lifecycle.Work{Gate: t.gate}
+	w.Opens(t.settings, now*1000)
+	t.gate = w.Gate // which is cut to the rate
+	w.Begin(t.settings, now*1000, len(t.reserved))
+	return (w.Opens(t.settings, now*1000) + 999) / 1000
+}
+
+// begin notes that a lease begins at now, in Unix ms.
+func (t *Topic) begin(now int64) {
+	w := lifecycle.Work{Gate: t.gate}
+	w.Begin(t.settings, now*1000, 1)
+	t.gate = w.Gate
 }
 
 // Stored records that a topic, which has no messages in memory yet, has no live message on disk
@@ -52,6 +81,7 @@ func (t *Topic) Stored(from record.Position, any bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.loaded = from.Prev()
+	t.gate = Never / 2
 	if any {
 		t.x.setDiskNext(t, from)
 	}

@@ -28,12 +28,12 @@ type Topic struct {
 // Settings returns the current settings. The caller must not change them.
 func (t *Topic) Settings() *punctual.Settings { return t.settings.Load() }
 
-// Configure replaces the settings, here and in memory. The caller holds the write lock, and writes
-// the settings to disk itself.
-func (t *Topic) Configure(s punctual.Settings) {
+// Configure replaces the settings at now, in Unix ms, here and in memory. The caller holds the
+// write lock, and writes the settings to disk itself.
+func (t *Topic) Configure(s punctual.Settings, now int64) {
 	s = Copy(s)
 	t.settings.Store(&s)
-	t.Memory.Configure(&s)
+	t.Memory.Configure(&s, now)
 }
 
 // Copy returns a copy of s that shares no memory with s.
