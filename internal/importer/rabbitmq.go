@@ -262,7 +262,7 @@ func (o *rabbitOrigin) count(_ context.Context, s *source, members, staged *int6
 func (o *rabbitOrigin) note(_ context.Context, s *source, r *SetReport) error {
 	switch q := o.queues[s.name]; {
 	case !q.classic && r.Found > 0:
-		r.Notes = append(r.Notes, "not looked into: a quorum queue counts each look as a delivery, and may drop a message after some")
+		r.Notes = append(r.Notes, "not looked into: it is a quorum queue, or this user may not declare it to find that out; a quorum queue counts each look as a delivery, and may drop a message after some")
 	case r.Found > peeked:
 		r.Notes = append(r.Notes, fmt.Sprintf("looked at the first %d of %d", peeked, r.Found))
 	}
