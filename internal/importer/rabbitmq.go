@@ -287,6 +287,8 @@ func (o *rabbitOrigin) walk(ctx context.Context, s *source, visit visitor) (err 
 	left, err := o.ready(s.name)
 	if q.staging == nil { // a survey
 		left = min(left, peeked)
+	} else {
+		left = max(left, maxPage) // the count of a quorum queue may be a moment old
 	}
 	stays := 0
 	defer func() {
