@@ -45,7 +45,14 @@ type (
 	onMySQL struct{ m interface{ Run() int } }
 )
 
-func (o onRedis) Run() int { return redisrig.Run(o.m, &shared, rabbit.Kill) }
+func (o onRedis) Run() int {
+	code := redisrig.Run(o.m, &shared, func() error { return nil })
+	if err := rabbit.Kill(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
 func (o onMySQL) Run() int { return mysqlrig.Run(o.m, &maria, func() error { return nil }) }
 
 // rig is a source, a target in memory, and what was delivered from there.
