@@ -9,6 +9,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // boundCases: is no more worked on than the topic's bounds allow, and is nothing left that they do
@@ -41,6 +42,12 @@ func boundCases() []testCase {
 		{"a rate that changes", p11, rateChanges},
 		{"a rate beside so many at once", p3, rateBeside},
 		{"a rate finer than the clock", p3, rateFine},
+		{"beside a pause", p3, boundPaused},
+		{"beside a deletion of the topic", p1, boundDeleted},
+		{"beside follow-ups", p3, boundFollow},
+		{"beside a cancelled lease", p5, boundCancelled},
+		{"a bound behind a step of the clock", p8, boundStep},
+		{"a rate behind a step of the clock", p8, rateStep},
 	}
 }
 
@@ -468,5 +475,97 @@ func rateFine(s *harness) {
 	}
 	if got < 29 || got > 30 { // the interval of 333.33 µs is rounded up
 		s.fail("at a rate of 3000 a second %d leases began in 10 ms; want 29 or 30", got)
+	}
+}
+
+func boundPaused(s *harness) {
+	s.bounded(1, limits.Rate{})
+	s.ready(2)
+	d := s.gets(1, "at a bound of 1")[0]
+	s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
+	s.ack(d)
+	s.gets(0, "while the topic is paused")
+	s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(false)})
+	s.gets(1, "after the pause, with the place free")
+	s.push(order("z", 0))
+	s.gets(0, "after the pause, with 1 leased")
+}
+
+// boundDeleted: the leases of a topic that was deleted do not count in the next topic of that name,
+// which has no bounds until it gets some.
+func boundDeleted(s *harness) {
+	s.bounded(1, limits.Rate{N: 1, Per: time.Hour})
+	s.ready(1)
+	s.gets(1, "at a bound of 1")
+	if _, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil {
+		s.fail("DeleteTopic: %v", err)
+	}
+	s.ready(3)
+	ds := s.gets(3, "in a new topic without bounds")
+	s.bounded(4, limits.Rate{})
+	s.push(order("y", 0))
+	s.push(order("z", 0))
+	s.gets(1, "with 3 leased and a bound of 4")
+	s.ack(ds[0])
+	s.gets(1, "after an ack")
+}
+
+// boundFollow: a follow-up in the same topic waits for room like any message, and the ack that
+// stores it makes room.
+func boundFollow(s *harness) {
+	s.bounded(1, limits.Rate{})
+	if s.abilities().Follow == storekit.ReachNone {
+		s.Skipf("skipped: the store has no follow-ups")
+	}
+	s.push(order("a", 0))
+	d := s.gets(1, "at a bound of 1")[0]
+	errs, err := s.store.Settle(s.ctx, []punctual.Settlement{{
+		Topic: orders, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck,
+		Then: []punctual.NewMessage{{Topic: orders, ID: "a~1"}, {Topic: orders, ID: "a~2"}},
+	}})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		s.fail("ack with two follow-ups: %v", err)
+	}
+	first := s.gets(1, "after an ack with two follow-ups")[0]
+	s.gets(0, "with one of them leased")
+	s.ack(first)
+	s.gets(1, "after its ack")
+}
+
+// boundCancelled: a message that was cancelled under its lease keeps its place until the lease
+// ends.
+func boundCancelled(s *harness) {
+	s.bounded(1, limits.Rate{})
+	s.ready(2)
+	d := s.gets(1, "at a bound of 1")[0]
+	s.outcome(cancel(orders, d.ID), punctual.ErrLeased, "leased")
+	s.gets(0, "with a cancelled message leased")
+	s.advance(time.Minute)
+	if next := s.gets(1, "when the lease of the cancelled one has run out")[0]; next.ID != "b" {
+		s.fail("a claim got %s; want b", next.ID)
+	}
+	s.wantState(orders, "a", punctual.StateNone)
+}
+
+func boundStep(s *harness) {
+	s.bounded(1, limits.Rate{})
+	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour)})
+	s.ready(2)
+	var d punctual.Delivery
+	s.ahead(10*time.Minute, func() { d = s.gets(1, "at a bound of 1")[0] })
+	s.gets(0, "behind a step of the clock, with 1 leased")
+	s.ack(d)
+	s.ack(s.gets(1, "behind a step of the clock, after the ack")[0])
+}
+
+// rateStep: a gate from before a step of the clock holds up leases for no longer than one interval.
+func rateStep(s *harness) {
+	s.bounded(0, limits.Rate{N: 1, Per: time.Minute})
+	s.ready(3)
+	s.ahead(time.Hour, func() { s.gets(1, "at a rate of 1 a minute") })
+	got := len(s.claim(punctual.Claim{Topics: []string{orders}, Max: 9}))
+	s.advance(time.Minute)
+	if got += len(s.claim(punctual.Claim{Topics: []string{orders}, Max: 9})); got < 1 || got > 2 {
+		s.fail("in a minute behind a step of the clock %d leases began; want 1, or 2 with one at once", got)
 	}
 }

@@ -105,8 +105,13 @@ local fine, freed, taken = now * 1000 + micros % 1000, 0, 0
 local rated = (cfg.interval or 0) > 0
 if rated then
   -- A gate that is farther ahead than leases at once can bring it is that of a clock that has
-  -- stepped back.
-  cfg.gate = math.min(cfg.gate, fine + cfg.at_once * cfg.interval)
+  -- stepped back. The cut is stored, because another claim would otherwise cut it by a later time.
+  local farthest = fine + cfg.at_once * cfg.interval
+  if cfg.gate > farthest then
+    cfg.gate = farthest
+    make_room()
+    call('HSET', G, 'gate', int(farthest))
+  end
   most = math.min(most, cfg.at_once - ceil(math.max(0, cfg.gate - fine) / cfg.interval))
 end
 
