@@ -33,7 +33,7 @@ func TestColumnsOfSettings(t *testing.T) {
 	if err != nil || len(before) != len(columns) {
 		t.Fatalf("%d arguments for %d columns, %v", len(before), len(columns), err)
 	}
-	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s", settings.List: "billing,mail", settings.Events: "dead,acked"}
+	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s", settings.List: "billing,mail", settings.Events: "dead,acked", settings.Rate: "10/1s"}
 	for _, row := range settings.Table {
 		var p punctual.SettingsPatch
 		if err := row.Parse(&p, other[row.Kind()]); err != nil {

@@ -157,7 +157,7 @@ func TestOutageAtADutysSettlement(t *testing.T) {
 		w := worker.New(store, r.config(worker.Config{Schedules: true}))
 		w.Handle("reports", acks(&record{}))
 		r.runs(w)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10*time.Minute + 30*time.Second) // between two times of the schedule
 		r.stops(w)
 		if store.refused < 5 {
 			t.Errorf("%d settlements failed; want those of one message until its lease ended", store.refused)

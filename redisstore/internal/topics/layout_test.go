@@ -66,7 +66,7 @@ func TestFieldOfFinished(t *testing.T) {
 
 // TestFieldsOfSettings: a field of the hash g that repeats a setting has the name of its row and
 // gets the value of that setting. A setting without such a field changes the JSON alone, a backoff
-// also its own two fields, and the events also theirs.
+// also its own two fields, and the events and the bounds of leases also theirs.
 func TestFieldsOfSettings(t *testing.T) {
 	fieldsWith := func(set punctual.Settings) map[string]any {
 		set.FinishedRetention = max(set.FinishedRetention, time.Second) // its field is there then
@@ -87,7 +87,7 @@ func TestFieldsOfSettings(t *testing.T) {
 			t.Errorf("the field %s has the name of no setting", field)
 		}
 	}
-	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s", settings.List: "billing,mail", settings.Events: "dead,acked"}
+	other := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s", settings.List: "billing,mail", settings.Events: "dead,acked", settings.Rate: "10/1s"}
 	for _, row := range settings.Table {
 		var p punctual.SettingsPatch
 		if err := row.Parse(&p, other[row.Kind()]); err != nil {
@@ -116,6 +116,9 @@ func TestFieldsOfSettings(t *testing.T) {
 			want = append(want, ofBackoff...)
 		case settings.Events: // a topic that emits no events has none of these fields
 			want = append(want, EmitField, "emit_keep")
+		}
+		if row.Needs == settings.BoundedLeases { // a topic without bounds has none of these fields
+			want = append(want, "max_leases", "rate_interval", "rate_at_once", "delivery_paused")
 		}
 		slices.Sort(want)
 		if !slices.Equal(changed, want) {
