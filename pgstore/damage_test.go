@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
-	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -35,7 +34,7 @@ func TestSlowDamagedMessage(t *testing.T) {
 		}
 		got := map[string]bool{}
 		for len(got) < 2 {
-			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Lease: limits.MinLease, Wait: time.Minute})
+			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 10, Lease: time.Second, Wait: time.Minute})
 			if err != nil {
 				t.Fatalf("%s: claim beside a damaged message: %v", column, err)
 			}
