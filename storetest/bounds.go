@@ -39,6 +39,7 @@ func boundCases() []testCase {
 		{"a rate counts leases that ran out", p3, rateLapsed},
 		{"woken by the rate", p11, rateWake},
 		{"a rate after a pause of an hour", p3, rateIdle},
+		{"a rate over a restart", p3, rateReopen},
 		{"a rate that changes", p11, rateChanges},
 		{"a rate beside so many at once", p3, rateBeside},
 		{"a rate finer than the clock", p3, rateFine},
@@ -199,6 +200,19 @@ func boundUsedUp(s *harness) {
 		s.fail("a claim got %s; want b", d.ID)
 	}
 	s.wantDead(orders, "a", punctual.ReasonAttemptsUsedUp)
+	// A claim that takes what had room before, and then what the end of b makes room for.
+	s.configure(orders, punctual.SettingsPatch{MaxLeases: ptr(3)})
+	s.advance(time.Minute)
+	for _, id := range []string{"c", "d", "e", "f", "g"} {
+		s.push(order(id, 0))
+	}
+	leased := 0
+	for range 3 { // a store may end b in one claim, and use its room in the next
+		leased += len(s.claim(punctual.Claim{Topics: []string{orders}, Max: 100}))
+	}
+	if leased != 3 {
+		s.fail("at a bound of 3, with one lease run out and its attempts used up, claims got %d messages; want 3", leased)
+	}
 }
 
 // boundWakes starts a claim that meets a bound, and wants event to wake it.
@@ -431,6 +445,19 @@ func rateIdle(s *harness) {
 	s.advance(time.Hour)
 	s.gets(1, "after an hour without a lease")
 	s.atRate(100*time.Millisecond, 1)
+}
+
+func rateReopen(s *harness) {
+	if s.opener.reopen == nil {
+		s.Skipf("skipped: the store is not durable")
+	}
+	s.bounded(0, limits.Rate{N: 1, Per: time.Minute})
+	s.ready(2)
+	s.gets(1, "at a rate of 1 a minute")
+	s.reopen()
+	s.gets(0, "after a restart")
+	s.advance(time.Minute)
+	s.gets(1, "a minute later")
 }
 
 func rateChanges(s *harness) {
