@@ -245,7 +245,7 @@ func (s *Store) Durability() punctual.Durability { return s.health.Durability() 
 // the leases of a topic of one partition can be bounded.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
-		return storekit.Abilities{Follow: storekit.ReachFamily, Emit: true, BoundsLeases: true}, nil
+		return storekit.Abilities{Follow: storekit.ReachFamily, Emit: true, BoundsLeases: s.opt.Partitions == 1}, nil
 	})
 }
 
