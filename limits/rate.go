@@ -31,9 +31,9 @@ type Rate struct {
 // PerSecond is the rate of n leases a second.
 func PerSecond(n int) Rate { return Rate{N: n, Per: time.Second} }
 
-// Interval is the time between two leases, in microseconds.
+// Interval is the time between two leases, in microseconds: 0 for the zero Rate.
 func (r Rate) Interval() int64 {
-	n := int64(r.N)
+	n := max(int64(r.N), 1)
 	return (r.Per.Microseconds() + n - 1) / n
 }
 

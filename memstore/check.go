@@ -57,7 +57,7 @@ func (c *checker) topic(name string, t *topic) {
 			leased++
 		}
 	}
-	c.holds(t.leased == nil || leased == len(t.leased) && leased == t.work.Leases, "topic %s: %d leases, %d and %d are counted for its bound", name, leased, len(t.leased), t.work.Leases)
+	c.holds(t.leased == nil || leased == len(t.leased), "topic %s: %d leases, %d are counted for its bound", name, leased, len(t.leased))
 	for _, m := range t.dead {
 		c.holds(m.Reason != "", "topic %s: dead %s has no reason", name, m.id)
 		c.holds(m.Token == 0 && !m.CancelRequested, "topic %s: dead %s has a lease", name, m.id)

@@ -24,10 +24,9 @@ type topic struct {
 	swept      int       // the index in live at which sweepEvents has stopped
 	remembered keptUntil // the IDs of finished messages that are still in use
 	records    keptUntil // the finished records
-	// work is what the topic's bounds count, and leased has the messages of live with a lease, also
-	// one that has run out. work.Leases and leased are kept while there is a MaxLeases; else leased
-	// is nil.
-	work   lifecycle.Work
+	gate       lifecycle.Gate
+	// leased has the messages of live with a lease, also one that has run out. It is nil while
+	// there is no MaxLeases.
 	leased map[*message]struct{}
 }
 
@@ -107,13 +106,12 @@ func (t *topic) add(m *message) {
 // bound begins to keep leased, or stops that, as the settings ask for, and cuts the gate to the
 // rate.
 func (t *topic) bound(now instant) {
-	t.work.Opens(&t.settings, now.fine.UnixMicro())
+	t.gate.Opens(&t.settings, now.fine.UnixMicro())
 	switch {
 	case t.settings.MaxLeases == 0:
 		t.leased = nil
 	case t.leased == nil:
 		t.leased = map[*message]struct{}{}
-		t.work.Leases = 0
 		for _, m := range t.live {
 			t.count(m)
 		}
@@ -130,7 +128,6 @@ func (t *topic) count(m *message) {
 	} else {
 		delete(t.leased, m)
 	}
-	t.work.Leases = len(t.leased)
 }
 
 // remove removes a message and keeps neither its ID nor a finished record.

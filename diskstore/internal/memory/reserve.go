@@ -84,12 +84,12 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 		if !onDisk {
 			result.Next = m.next
 		}
+		result.Next = max(result.Next, t.opens(now))
 		switch {
 		case t.settings.DeliveryPaused || result.Next == Never:
 			result.Next = Never
 			return result
-		case max(result.Next, t.opens(now)) > now:
-			result.Next = max(result.Next, t.opens(now))
+		case result.Next > now:
 			return result
 		case onDisk && len(result.Reserved) > 0:
 			result.Next = now
@@ -133,7 +133,7 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, clock func() i
 				Until: lifecycle.LeaseEnd(length, m.topic.settings, now), Since: now, Due: m.lease.Due, Expired: c.Expired,
 			})
 			c.Began, c.Lease = now, &leases[len(leases)-1]
-			m.topic.begin(now)
+			m.topic.gate.Begin(m.topic.settings, now*1000, 1)
 			m.granted = c.Lease
 		}
 	}

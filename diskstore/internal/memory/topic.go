@@ -26,9 +26,9 @@ type Topic struct {
 	// ones. Both are heaps of byTime.
 	window, leases []*message
 	windowBytes    int64
-	// gate is the lifecycle.Work.Gate of the topic's rate. After a restart it is unknown, and so
-	// far ahead that the next lease waits for one interval.
-	gate int64
+	// gate is not known after a restart, and so far ahead that the next lease waits for one
+	// interval.
+	gate lifecycle.Gate
 
 	loaded   record.Position
 	diskNext record.Position // written by setDiskNext
@@ -53,25 +53,16 @@ func (t *Topic) Configure(settings *punctual.Settings, now int64) {
 // full reports whether the topic has as many leases as it may, those included that claims are about
 // to make.
 func (t *Topic) full() bool {
-	w := lifecycle.Work{Leases: len(t.leases) + len(t.reserved)}
-	return w.Full(t.settings)
+	return lifecycle.Full(t.settings, len(t.leases)+len(t.reserved))
 }
 
 // opens returns the time at which the rate lets a lease begin beside those that claims are about to
 // make, in Unix ms.
 func (t *Topic) opens(now int64) int64 {
-	w := lifecycle.Work{Gate: t.gate}
-	w.Opens(t.settings, now*1000)
-	t.gate = w.Gate // which is cut to the rate
-	w.Begin(t.settings, now*1000, len(t.reserved))
-	return (w.Opens(t.settings, now*1000) + 999) / 1000
-}
-
-// begin notes that a lease begins at now, in Unix ms.
-func (t *Topic) begin(now int64) {
-	w := lifecycle.Work{Gate: t.gate}
-	w.Begin(t.settings, now*1000, 1)
-	t.gate = w.Gate
+	t.gate.Opens(t.settings, now*1000) // which cuts the gate
+	ahead := t.gate
+	ahead.Begin(t.settings, now*1000, len(t.reserved))
+	return (ahead.Opens(t.settings, now*1000) + 999) / 1000
 }
 
 // Stored records that a topic, which has no messages in memory yet, has no live message on disk
@@ -81,7 +72,7 @@ func (t *Topic) Stored(from record.Position, any bool) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	t.loaded = from.Prev()
-	t.gate = Never / 2
+	t.gate = lifecycle.Gate(Never / 2)
 	if any {
 		t.x.setDiskNext(t, from)
 	}

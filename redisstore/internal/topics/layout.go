@@ -86,21 +86,13 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 		next.fields = append(next.fields, EmitField, int(set.Emit), "emit_keep", storekit.CeilDuration(set.EmitKeep))
 	}
 	if bounded(set) {
-		next.fields = append(next.fields, "max_leases", set.MaxLeases, "rate_interval", interval(set.MaxRate), "rate_at_once", set.MaxRate.AtOnce())
+		next.fields = append(next.fields, "max_leases", set.MaxLeases, "rate_interval", set.MaxRate.Interval(), "rate_at_once", set.MaxRate.AtOnce())
 	}
 	return next, err
 }
 
 // bounded reports whether a topic bounds its leases.
 func bounded(set punctual.Settings) bool { return set.MaxLeases > 0 || set.MaxRate != (limits.Rate{}) }
-
-// interval returns the interval of a rate, and 0 for none.
-func interval(r limits.Rate) int64 {
-	if r == (limits.Rate{}) {
-		return 0
-	}
-	return r.Interval()
-}
 
 // deliveryField returns the field delivery_paused of the hash g: 1 if the delivery is paused, else
 // 2 if the topic bounds its leases, so that a script that reads 0 need not look for bounds.

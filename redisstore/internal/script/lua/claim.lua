@@ -100,9 +100,9 @@ local function answer_again()
 end
 if kept then return answer_again() end
 
--- The bounds of the topic; see package lifecycle, Work. fine is the time in microseconds.
+-- The bounds of the topic; see package lifecycle, Full and Gate. fine is the time in microseconds.
 local fine, freed, taken = now * 1000 + micros % 1000, 0, 0
-local rated = (cfg.interval or 0) > 0
+local rated = cfg.interval > 0
 if rated then
   -- A gate that is farther ahead than leases at once can bring it is that of a clock that has
   -- stepped back. The cut is stored, because another claim would otherwise cut it by a later time.

@@ -21,6 +21,7 @@ local cfg = {
   push_paused = g[5] == '1',
   delivery_paused = g[6] == '1',
   max_leases = 0, -- how many messages may be leased at once; 0: any number
+  interval = 0,   -- of the rate: microseconds between two leases; 0: any number of leases may begin
   dedupe_window = number_of(g[7], 'dedupe_window'),
   dead_retention = number_of(g[8], 'dead_retention'),
   finished_retention = number_of(g[10], 'finished_retention'),
@@ -31,8 +32,7 @@ local cfg = {
 if g[6] == '2' then
   local bounds = call('HMGET', G, 'max_leases', 'rate_interval', 'rate_at_once', 'gate')
   cfg.max_leases = number_of(bounds[1], 'max_leases')
-  -- The rate: microseconds between two leases (0: any number of leases may begin), how many may
-  -- begin at once, and the gate of lifecycle.Work.
+  -- Beside the interval of the rate, how many leases may begin at once, and lifecycle.Gate.
   cfg.interval, cfg.at_once = number_of(bounds[2], 'rate_interval'), number_of(bounds[3], 'rate_at_once')
   cfg.gate = number_of(bounds[4], 'gate')
 end
