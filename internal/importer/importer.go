@@ -2,14 +2,14 @@
 // or RabbitMQ into a Punctual store. In Redis that is a plain sorted set, BeeDelayQueue, Redisson's
 // delayed queue, asynq, BullMQ or Celery, in PostgreSQL River, and in both databases a table of a
 // program's own. It is what "punctual import" runs. ReadSchedules, for "punctual schedule import",
-// reads the recurring schedules of asynq and BullMQ.
+// reads the recurring schedules of asynq, BullMQ and Quartz.
 //
 // A message is moved in three steps, and a run may be killed between any two of them:
 //
 //  1. take: one atomic step on the source's server removes the message from the other system and
 //     puts it into staging, a hash, table or queue beside it. So no consumer of the other system
-//     that takes a message in one step can have it as well. With Options.Leave the run keeps away from
-//     messages that other consumers may be working on.
+//     that takes a message in one step can have it as well. With Options.Leave the run keeps away
+//     from messages that other consumers may be working on.
 //  2. push: the message is stored under an ID that is made from the message itself. A second push
 //     of the same message finds that ID in use and changes nothing, as long as the topic remembers
 //     it. Where the topic may have forgotten the ID, Options.Uncertain decides.
@@ -221,7 +221,7 @@ func newImporter(from origin, o *Options) *Importer {
 // postgres, mysql or amqp.
 func (k Kind) Scheme() string {
 	switch k {
-	case Postgres, River:
+	case Postgres, River, Quartz:
 		return "postgres"
 	case MySQL:
 		return "mysql"

@@ -49,7 +49,7 @@ type source struct {
 	// topic is the topic that gets the messages; empty when the types of asynq's tasks or the kinds
 	// of River's jobs name the topics (Options.ByType).
 	topic string
-	// unit is the unit of the scores. In PostgreSQL a score is the due time in milliseconds.
+	// unit is the unit of the scores. Of a table a score is the due time in milliseconds.
 	unit time.Duration
 	// due returns the due time of an entry: what its score says, unless the kind sets it. The zero
 	// Time stands for now.
@@ -67,7 +67,7 @@ type entry struct {
 	member string
 	score  float64
 	task   task           // of asynq, BullMQ and Celery alone
-	row    pgRow          // of PostgreSQL alone
+	row    pgRow          // of tables alone
 	got    *rabbitMessage // of RabbitMQ alone
 	// message is the message that the entry becomes, unless there is a problem with it.
 	message punctual.NewMessage

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -167,18 +168,27 @@ func (f *importFlags) action(a *app) func(*cobra.Command, []string) error {
 		if err != nil {
 			return err
 		}
-		from := f.from
-		if from == "" {
-			from = a.getenv(fromVariable)
-		}
-		if from == "" {
-			if scheme := o.Kind.Scheme(); scheme != "amqp" {
-				return usagef("name the server to import from, with --from %s://HOST:PORT/DATABASE or %s", scheme, fromVariable)
-			}
-			return usagef("name the broker to import from, with --from amqp://USER:PASSWORD@HOST:PORT/VHOST or %s", fromVariable)
+		from, err := a.source(f.from, o.Kind)
+		if err != nil {
+			return err
 		}
 		return a.importFrom(ctx, from, o, f)
 	})
+}
+
+// source returns what --from or its variable names.
+func (a *app) source(from string, kind importer.Kind) (string, error) {
+	if from = cmp.Or(from, a.getenv(fromVariable)); from != "" {
+		return from, nil
+	}
+	what, form := "Redis", "redis://HOST:PORT/DATABASE"
+	switch scheme := kind.Scheme(); scheme {
+	case "postgres", "mysql":
+		what, form = "database", scheme+"://HOST:PORT/DATABASE"
+	case "amqp":
+		what, form = "broker", "amqp://USER:PASSWORD@HOST:PORT/VHOST"
+	}
+	return "", usagef("name the %s to import from, with --from %s or %s", what, form, fromVariable)
 }
 
 // importFrom surveys the source, or with --yes imports from it, and shows what came of that.
@@ -508,10 +518,7 @@ var importKinds = []importKind{
 		importer.RabbitMQ, "rabbitmq QUEUE...", "Import from queues of RabbitMQ", importRabbitHelp, importRabbitExample, "queue",
 		func(flags *pflag.FlagSet, o *importer.Options) {
 			flags.BoolVar(&o.ByType, "by-type", false, "the routing key of a message is its topic")
-			parsedVar(flags, &o.TTL, "ttl", "how long messages wait that do not say so, where a policy and not the queue sets it: a `DURATION`; 0s if they are due", "duration", func(s string) (*time.Duration, error) {
-				d, err := readDuration(s)
-				return &d, err
-			})
+			givenDurationVar(flags, &o.TTL, "ttl", "how long messages wait that do not say so, where a policy and not the queue sets it: a `DURATION`; 0s if they are due")
 		},
 	},
 }

@@ -243,7 +243,7 @@ What means something else is named, or left out, and the exit code is 1.`,
 		Example: `  punctual schedule import asynq --zone UTC --from redis://localhost
   punctual schedule import asynq --zone Europe/Berlin --by-type --overlap skip --from redis://localhost --yes
   punctual schedule import asynq --zone UTC --topic jobs --missed latest --from redis://localhost --yes`,
-		RunE: f.action(a, "tasks", redisSource, importer.Asynq),
+		RunE: f.action(a, "tasks", importer.Asynq),
 	}
 	f.register(cmd.Flags(), "allow", "none")
 	cmd.Flags().StringVar(&f.from, "from", "", redisFrom)
@@ -275,7 +275,7 @@ named, or left out, and the exit code is 1.`,
 		Example: `  punctual schedule import bullmq --zone UTC --from redis://localhost
   punctual schedule import bullmq reports mail --zone Europe/Berlin --from redis://localhost --yes
   punctual schedule import bullmq --prefix myapp --topic jobs --missed none --from redis://localhost --yes`,
-		RunE: f.action(a, "schedulers", redisSource, importer.BullMQ),
+		RunE: f.action(a, "schedulers", importer.BullMQ),
 	}
 	f.register(cmd.Flags(), "skip", "latest")
 	cmd.Flags().StringVar(&f.from, "from", "", redisFrom)
@@ -333,15 +333,9 @@ func policyOf[T any](text string, parse func(string) (T, error)) (*T, error) {
 	return &value, err
 }
 
-// redisSource and databaseSource are what --from names.
-const (
-	redisSource    = "the Redis to import from, with --from redis://HOST:PORT/DATABASE"
-	databaseSource = "the database to import from, with --from postgres://HOST:PORT/DATABASE"
-)
-
 // action is the RunE of the systems that keep their schedules in a source; what is the word for
 // these.
-func (f *scheduleImportFlags) action(a *app, what, source string, kind importer.Kind) func(*cobra.Command, []string) error {
+func (f *scheduleImportFlags) action(a *app, what string, kind importer.Kind) func(*cobra.Command, []string) error {
 	return a.action(func(ctx context.Context, args []string) error {
 		if err := f.readPolicies(); err != nil {
 			return err
@@ -351,9 +345,9 @@ func (f *scheduleImportFlags) action(a *app, what, source string, kind importer.
 		if o.ByType && o.Topic != "" {
 			return usagef("--topic and --by-type contradict each other: use one")
 		}
-		from := cmp.Or(f.from, a.getenv(fromVariable))
-		if from == "" {
-			return usagef("name %s or %s", source, fromVariable)
+		from, err := a.source(f.from, kind)
+		if err != nil {
+			return err
 		}
 		all, findings, err := importer.ReadSchedules(ctx, from, kind, o)
 		if err != nil {
@@ -439,7 +433,7 @@ is named, and the exit code is 1: docs/schedules.md has all.`,
 		Example: `  punctual schedule import quartz --from postgres://localhost/shop
   punctual schedule import quartz --topic jobs --prefix quartz.qrtz_ --from postgres://localhost/shop --yes
   punctual schedule import quartz ShopScheduler --overlap skip --missed latest --from postgres://localhost/shop --yes`,
-		RunE: f.action(a, "triggers", databaseSource, importer.Quartz),
+		RunE: f.action(a, "triggers", importer.Quartz),
 	}
 	f.register(cmd.Flags(), "", "")
 	cmd.Flags().StringVar(&f.from, "from", "", databaseFrom("postgres"))
