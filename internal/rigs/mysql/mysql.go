@@ -43,14 +43,7 @@ type Server struct {
 // tests have passed.
 func Run(tests interface{ Run() int }, shared **Server, leaks func() error) int {
 	code, err := run(tests, shared)
-	if err == nil && code == 0 {
-		err = leaks()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return processrig.ExitCode(code, err, leaks)
 }
 
 func run(tests interface{ Run() int }, shared **Server) (code int, err error) {

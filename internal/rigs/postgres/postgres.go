@@ -123,14 +123,7 @@ var template string
 // what runs it with more around it.
 func Run(tests interface{ Run() int }, shared **Server, leaks func() error, settings ...string) int {
 	code, err := run(tests, shared, settings)
-	if err == nil && code == 0 {
-		err = leaks()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return processrig.ExitCode(code, err, leaks)
 }
 
 func run(tests interface{ Run() int }, shared **Server, settings []string) (code int, err error) {

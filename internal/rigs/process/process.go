@@ -3,6 +3,8 @@
 package processrig
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -29,4 +31,18 @@ func Start(cmd *exec.Cmd, signal syscall.Signal) (done <-chan struct{}, err erro
 		}
 	}()
 	return ended, <-started
+}
+
+// ExitCode is for a TestMain whose tests share a server: the exit code of the process after the
+// tests have ended with code, and the server with err. leaks looks for goroutines that are left
+// when all tests have passed.
+func ExitCode(code int, err error, leaks func() error) int {
+	if err == nil && code == 0 {
+		err = leaks()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }

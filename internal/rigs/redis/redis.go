@@ -142,14 +142,7 @@ func (s *Server) killAtEnd(t testing.TB) {
 // tests have passed.
 func Run(m *testing.M, shared **Server, leaks func() error) int {
 	code, err := run(m, shared)
-	if err == nil && code == 0 {
-		err = leaks()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return processrig.ExitCode(code, err, leaks)
 }
 
 func run(m *testing.M, shared **Server) (code int, err error) {
