@@ -120,7 +120,7 @@ func (t *topic) next(now instant) (m *message, at int64) {
 			}
 		}
 	}
-	opens := t.gate.Opens(&t.settings, now.fine.UnixMicro())
+	opens := t.gate.Opens(t.settings.MaxRate, now.fine.UnixMicro())
 	return m, max(at, (opens+999)/1000)
 }
 
@@ -136,7 +136,7 @@ func (s *Store) end(t *topic, m *message, now instant) bool {
 func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.token++
 	m.delivered = now.ms
-	t.gate.Begin(&t.settings, now.fine.UnixMicro(), 1)
+	t.gate.Begin(t.settings.MaxRate, now.fine.UnixMicro(), 1)
 	s.apply(t, m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 

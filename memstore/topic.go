@@ -106,7 +106,7 @@ func (t *topic) add(m *message) {
 // bound begins to keep leased, or stops that, as the settings ask for, and cuts the gate to the
 // rate.
 func (t *topic) bound(now instant) {
-	t.gate.Opens(&t.settings, now.fine.UnixMicro())
+	t.gate.Opens(t.settings.MaxRate, now.fine.UnixMicro())
 	switch {
 	case t.settings.MaxLeases == 0:
 		t.leased = nil

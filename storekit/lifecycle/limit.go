@@ -12,15 +12,14 @@ func Full(set *punctual.Settings, leases int) bool {
 	return set.MaxLeases > 0 && leases >= set.MaxLeases
 }
 
-// Gate is what a store keeps for the MaxRate of a topic, in Unix microseconds: an interval of the
-// rate behind the last lease for each lease that was early. It is in the past when leases may begin
-// at once, and 0 before the first one.
+// Gate is what a store keeps for a rate, in Unix microseconds: an interval of the rate behind the
+// last lease for each lease that was early. It is in the past when leases may begin at once, and 0
+// before the first one.
 type Gate int64
 
 // Opens returns when the rate lets the next lease begin, in Unix microseconds: 0 without a rate,
 // and a time up to now if the lease may begin now.
-func (g *Gate) Opens(set *punctual.Settings, now int64) int64 {
-	r := set.MaxRate
+func (g *Gate) Opens(r limits.Rate, now int64) int64 {
 	if r == (limits.Rate{}) {
 		return 0
 	}
@@ -29,8 +28,8 @@ func (g *Gate) Opens(set *punctual.Settings, now int64) int64 {
 }
 
 // Begin notes that n leases have begun at now, in Unix microseconds.
-func (g *Gate) Begin(set *punctual.Settings, now int64, n int) {
-	if r := set.MaxRate; r != (limits.Rate{}) {
+func (g *Gate) Begin(r limits.Rate, now int64, n int) {
+	if r != (limits.Rate{}) {
 		g.cut(r, now)
 		*g = max(Gate(now), *g) + Gate(int64(n)*r.Interval())
 	}

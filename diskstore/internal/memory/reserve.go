@@ -133,7 +133,7 @@ func (x *Index) Grant(reserved []*Reserved, length time.Duration, clock func() i
 				Until: lifecycle.LeaseEnd(length, m.topic.settings, now), Since: now, Due: m.lease.Due, Expired: c.Expired,
 			})
 			c.Began, c.Lease = now, &leases[len(leases)-1]
-			m.topic.gate.Begin(m.topic.settings, now*1000, 1)
+			m.topic.gate.Begin(m.topic.settings.MaxRate, now*1000, 1)
 			m.granted = c.Lease
 		}
 	}

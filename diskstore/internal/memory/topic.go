@@ -59,10 +59,10 @@ func (t *Topic) full() bool {
 // opens returns the time at which the rate lets a lease begin beside those that claims are about to
 // make, in Unix ms.
 func (t *Topic) opens(now int64) int64 {
-	t.gate.Opens(t.settings, now*1000) // which cuts the gate
+	t.gate.Opens(t.settings.MaxRate, now*1000) // which cuts the gate
 	ahead := t.gate
-	ahead.Begin(t.settings, now*1000, len(t.reserved))
-	return (ahead.Opens(t.settings, now*1000) + 999) / 1000
+	ahead.Begin(t.settings.MaxRate, now*1000, len(t.reserved))
+	return (ahead.Opens(t.settings.MaxRate, now*1000) + 999) / 1000
 }
 
 // Stored records that a topic, which has no messages in memory yet, has no live message on disk
