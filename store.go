@@ -81,11 +81,12 @@ type Store interface {
 	Push(ctx context.Context, ms []NewMessage) ([]PushResult, error)
 
 	// Claim leases up to c.Max messages whose time has come. It goes through c.Topics in the order
-	// given, and takes the messages of a topic in order of time, the earliest first (P12); it
-	// returns them in the order taken. A topic named twice counts at its first place only. The
-	// store chooses among messages with equal times. Each attempt is counted, so that the count
-	// survives kill -9, before Claim returns (P6). A lease ends at the store's clock, rounded down
-	// to milliseconds, plus the length of the lease, rounded up.
+	// given, and takes the messages of a topic in order of time, the earliest first (P12), or those
+	// with c.IDs in the order of these; it returns them in the order taken. A topic named twice
+	// counts at its first place only. The store chooses among messages with equal times. Each
+	// attempt is counted, so that the count survives kill -9, before Claim returns (P6). A lease
+	// ends at the store's clock, rounded down to milliseconds, plus the length of the lease,
+	// rounded up.
 	//
 	// A claim that encounters a message which must not be delivered ends it in one atomic step. The
 	// first of these reasons counts: a message that was cancelled under its last lease is removed,
@@ -233,8 +234,17 @@ type Claim struct {
 	// topic that does not exist yet has no messages; a claim that waits when it is created gets its
 	// messages.
 	Topics []string
-	// Max is the most deliveries that the claim may return, 1 to limits.MaxClaim.
+	// Max is the most deliveries that the claim may return, 1 to limits.MaxClaim. With IDs it may
+	// be 0, which is as many as there are IDs.
 	Max int
+	// IDs, if there are any, are the only messages that the claim may lease, at most
+	// limits.MaxClaim, and it takes them in this order. There has to be exactly one topic, and
+	// PerTopic and Wait have to be 0. Messages that are not ready (scheduled, leased, dead or not
+	// there) are left out without an error, and so are all of them while the deliveries of the
+	// topic are paused, and those that MaxLeases or MaxRate of the topic does not let be leased
+	// now. An ID named twice counts at its first place only. Everything else is as in any claim: a
+	// message that must not be delivered any more is ended, and left out.
+	IDs []string
 	// PerTopic is the most deliveries of any one topic. 0, the default, sets no bound of its own; a
 	// negative one is ErrInvalid.
 	PerTopic int

@@ -25,6 +25,9 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+	if len(c.IDs) > 0 {
+		return nil, storekit.Errorf(punctual.ErrUnsupported, "claim by ID")
+	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}

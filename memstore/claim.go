@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -38,6 +39,9 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 
 // claimDue leases up to c.Max messages that are due.
 func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
+	if len(c.IDs) > 0 {
+		return s.claimThese(c, now)
+	}
 	var leased []*message // collected before the deliveries are made, so that their slice has the right length
 	for _, name := range c.Topics {
 		t := s.claimable(name, now)
@@ -57,6 +61,29 @@ func (s *Store) claimDue(c punctual.Claim, now instant) []punctual.Delivery {
 			}
 		}
 	}
+	return deliveries(leased, now)
+}
+
+// claimThese leases those of the messages with the IDs of the claim that are ready, and that the
+// bounds of the topic let be leased.
+func (s *Store) claimThese(c punctual.Claim, now instant) []punctual.Delivery {
+	var leased []*message
+	t := s.claimable(c.Topics[0], now)
+	for _, id := range c.IDs {
+		if t == nil || len(leased) == cmp.Or(c.Max, len(c.IDs)) || t.opens(now) > now.ms {
+			break
+		}
+		m := t.messages[id]
+		if m == nil || m.State(now.ms) != punctual.StateReady || t.lacksRoom(m) || s.end(t, m, now) {
+			continue
+		}
+		s.lease(t, m, c.Lease, now)
+		leased = append(leased, m)
+	}
+	return deliveries(leased, now)
+}
+
+func deliveries(leased []*message, now instant) []punctual.Delivery {
 	found := make([]punctual.Delivery, len(leased))
 	for i, m := range leased {
 		found[i] = m.delivery(now)
@@ -112,7 +139,7 @@ func (t *topic) next(now instant) (m *message, at int64) {
 	if len(t.live) > 0 {
 		m, at = t.live[0], t.live[0].At()
 	}
-	if m != nil && m.Token == 0 && lifecycle.Full(&t.settings, len(t.leased)) {
+	if m != nil && t.lacksRoom(m) {
 		m, at = nil, never
 		for l := range t.leased {
 			if m == nil || byTime.Before(l, m) {
@@ -120,8 +147,18 @@ func (t *topic) next(now instant) (m *message, at int64) {
 			}
 		}
 	}
-	opens := t.gate.Opens(t.settings.MaxRate, now.fine.UnixMicro())
-	return m, max(at, (opens+999)/1000)
+	return m, max(at, t.opens(now))
+}
+
+// lacksRoom reports whether the message may not be leased because the topic has as many leases as
+// it may.
+func (t *topic) lacksRoom(m *message) bool {
+	return m.Token == 0 && lifecycle.Full(&t.settings, len(t.leased))
+}
+
+// opens returns when the rate of the topic lets the next lease begin, in Unix ms.
+func (t *topic) opens(now instant) int64 {
+	return (t.gate.Opens(t.settings.MaxRate, now.fine.UnixMicro()) + 999) / 1000
 }
 
 // end ends a message whose time has come if it must not be delivered, and reports whether it has

@@ -22,6 +22,9 @@ const claimBytes = 16 << 20
 // Claim leases due messages; see punctual.Store.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&c), func() ([]punctual.Delivery, error) {
+		if len(c.IDs) > 0 {
+			return nil, storekit.Errorf(punctual.ErrUnsupported, "claim by ID")
+		}
 		if c.Wait == 0 {
 			return s.claims.claimAside(ctx, c)
 		}

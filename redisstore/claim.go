@@ -29,6 +29,9 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		checked.Topics = c.Topics[:1]
 	}
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&checked), func() ([]punctual.Delivery, error) {
+		if len(c.IDs) > 0 {
+			return nil, storekit.Errorf(punctual.ErrUnsupported, "claim by ID")
+		}
 		key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfClaim(c) })
 		switch {
 		case err != nil:

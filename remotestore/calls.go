@@ -1,6 +1,7 @@
 package remotestore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -239,7 +240,7 @@ func (s *Store) claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 	if err := storekit.CheckClaim(&c); err != nil {
 		return nil, err
 	}
-	c.Max = min(c.Max, s.limits.MaxClaim)
+	c.Max = min(cmp.Or(c.Max, len(c.IDs)), s.limits.MaxClaim)
 	part := min(time.Duration(s.limits.MaxWait), s.repeats/2)
 	if c.Wait <= part {
 		return s.claimPart(ctx, c)

@@ -97,6 +97,7 @@ func members() map[string]object {
 		"PushResult.existing":       states,
 		"ClaimRequest.topics":       {"minItems": 1, "maxItems": limits.MaxClaimTopics},
 		"ClaimRequest.max":          count(1, limits.MaxClaim),
+		"ClaimRequest.ids":          {"minItems": 1, "maxItems": limits.MaxClaim},
 		"ClaimRequest.per_topic":    count(0, math.MaxInt32),
 		"Delivery.token":            tokenOfLease(),
 		"Delivery.attempt":          count(1, math.MaxInt64),

@@ -84,8 +84,17 @@ func CheckClaim(c *punctual.Claim) error {
 			return err
 		}
 	}
+	for _, id := range c.IDs {
+		if err := CheckID(id); err != nil {
+			return err
+		}
+	}
 	switch {
-	case c.Max < 1 || c.Max > limits.MaxClaim:
+	case len(c.IDs) > limits.MaxClaim:
+		return Invalidf("claim of %d messages by ID: use at most %d, and several claims for more", len(c.IDs), limits.MaxClaim)
+	case len(c.IDs) > 0 && (len(c.Topics) > 1 || c.PerTopic != 0 || c.Wait != 0):
+		return Invalidf("claim by ID from %d topics, %d of each, waiting for %v: name one topic, without PerTopic and Wait", len(c.Topics), c.PerTopic, c.Wait)
+	case c.Max < 0 || c.Max > limits.MaxClaim || c.Max == 0 && len(c.IDs) == 0:
 		return Invalidf("claim of %d messages: use 1 to %d", c.Max, limits.MaxClaim)
 	case c.PerTopic < 0:
 		return Invalidf("claim of %d messages of a topic: use 1 or more, or 0 for as many as in all", c.PerTopic)

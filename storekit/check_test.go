@@ -78,7 +78,7 @@ func TestNewMessageCheck(t *testing.T) {
 }
 
 func TestClaimCheck(t *testing.T) {
-	good := []punctual.Claim{{Topics: []string{"t"}, Max: 1}, {Topics: []string{"t", "u"}, Max: limits.MaxClaim, Wait: time.Hour, Lease: limits.MinLease}}
+	good := []punctual.Claim{{Topics: []string{"t"}, Max: 1}, {Topics: []string{"t"}, IDs: []string{"a", "a"}}, {Topics: []string{"t", "u"}, Max: limits.MaxClaim, Wait: time.Hour, Lease: limits.MinLease}}
 	for _, c := range good {
 		if err := CheckClaim(&c); err != nil {
 			t.Errorf("%+v: %v", c, err)
@@ -94,6 +94,15 @@ func TestClaimCheck(t *testing.T) {
 		{Topics: one, Max: 1, Wait: -1},
 		{Topics: one, Max: 1, Lease: limits.MinLease - 1},
 		{Topics: one, Max: 1, Lease: limits.MaxLease + 1},
+		{Topics: one, IDs: []string{}},
+		{Topics: one, IDs: []string{""}},
+		{Topics: one, IDs: slices.Repeat([]string{"a"}, limits.MaxClaim+1)},
+		{Topics: one, IDs: []string{"a"}, Max: -1},
+		{Topics: one, IDs: []string{"a"}, Max: limits.MaxClaim + 1},
+		{Topics: one, IDs: []string{"a"}, PerTopic: 1},
+		{Topics: one, IDs: []string{"a"}, Wait: 1},
+		{Topics: one, IDs: []string{"a"}, Lease: 1},
+		{Topics: []string{"t", "t"}, IDs: []string{"a"}},
 	}
 	for _, c := range bad {
 		if err := CheckClaim(&c); !errors.Is(err, punctual.ErrInvalid) {

@@ -50,6 +50,9 @@ func HashClaim(to hash.Hash, c punctual.Claim) {
 	h.number(int64(c.PerTopic))
 	h.number(int64(c.Wait))
 	h.number(int64(c.Lease))
+	for _, id := range c.IDs {
+		h.text(id)
+	}
 	_ = h.Flush()
 }
 

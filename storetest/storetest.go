@@ -161,6 +161,7 @@ func groups() []group {
 		{"bulk", bulkCases()},
 		{"expiry", expiryCases()},
 		{"bounds", boundCases()},
+		{"ids", idsCases()},
 		{"topics", topicCases()},
 		{"companions", companionCases()},
 		{"inspect", inspectCases()},

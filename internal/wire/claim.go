@@ -12,8 +12,11 @@ import (
 type ClaimRequest struct {
 	// Topics in order of preference.
 	Topics TopicNames `json:"topics"`
-	// Max bounds the number of deliveries, from 1.
-	Max int `json:"max"`
+	// Max bounds the number of deliveries, from 1. With IDs it may be left out.
+	Max int `json:"max,omitzero"`
+	// IDs are the only messages to lease, in this order, of the one topic named. Wait and PerTopic
+	// are left out then.
+	IDs Items[string] `json:"ids,omitzero"`
 	// PerTopic bounds the deliveries of any one topic. Left out, only Max bounds them.
 	PerTopic int `json:"per_topic,omitzero"`
 	// Wait is how long the claim waits while nothing is due, at most Limits.MaxWait.
@@ -29,12 +32,12 @@ func ClaimRequestOf(c punctual.Claim) (ClaimRequest, error) {
 			return ClaimRequest{}, err
 		}
 	}
-	return ClaimRequest{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Wait: Duration(c.Wait), Lease: Duration(c.Lease)}, nil
+	return ClaimRequest{Topics: c.Topics, Max: c.Max, IDs: c.IDs, PerTopic: c.PerTopic, Wait: Duration(c.Wait), Lease: Duration(c.Lease)}, nil
 }
 
 // Claim returns the request as a punctual.Claim.
 func (c *ClaimRequest) Claim() punctual.Claim {
-	return punctual.Claim{Topics: c.Topics, Max: c.Max, PerTopic: c.PerTopic, Wait: time.Duration(c.Wait), Lease: time.Duration(c.Lease)}
+	return punctual.Claim{Topics: c.Topics, Max: c.Max, IDs: c.IDs, PerTopic: c.PerTopic, Wait: time.Duration(c.Wait), Lease: time.Duration(c.Lease)}
 }
 
 // ClaimAnswer is the answer to a claim that brought messages. The answer to a claim without

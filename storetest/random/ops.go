@@ -151,7 +151,7 @@ func (c *comparison) claim(t *rapid.T) {
 		Topics:   rapid.Permutation(c.topics).Draw(t, "topics")[:rapid.IntRange(1, len(c.topics)).Draw(t, "of them")],
 		Max:      rapid.IntRange(1, 5).Draw(t, "max"),
 		PerTopic: rapid.IntRange(0, 3).Draw(t, "per topic"),
-		Lease:    rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond, time.Second, time.Hour}).Draw(t, "lease"),
+		Lease:    leaseLength(t),
 	}
 	c.sync()
 	ds, err := c.store.Claim(c.ctx, q)
@@ -165,6 +165,40 @@ func (c *comparison) claim(t *rapid.T) {
 		c.broken(promise.P12, "a claim from %v returned %v out of the topics' order", q.Topics, ids(ds))
 	}
 	c.followClaim(q, ds)
+}
+
+func leaseLength(t *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond, time.Second, time.Hour}).Draw(t, "lease")
+}
+
+// claimByID claims messages by ID. Here the contract leaves nothing open, so the model claims the
+// same.
+func (c *comparison) claimByID(t *rapid.T) {
+	q := punctual.Claim{
+		Topics: []string{c.topic(t)},
+		Max:    rapid.IntRange(0, 3).Draw(t, "max"),
+		IDs:    rapid.SliceOfN(rapid.SampledFrom(randomIDs()), 1, 6).Draw(t, "ids"),
+		Lease:  leaseLength(t),
+	}
+	c.sync()
+	ds, err := c.store.Claim(c.ctx, q)
+	if errors.Is(err, punctual.ErrUnsupported) {
+		return
+	}
+	c.Logf("claim up to %d of %v from %s: %v, %v", q.Max, q.IDs, q.Topics[0], ids(ds), err)
+	breaks := promise.P12
+	for _, d := range ds {
+		if may := c.promiseOf(d.Topic, d.ID); may != promise.P12 {
+			breaks = may
+		}
+	}
+	want, modelErr := c.model.Claim(c.ctx, q)
+	if err != nil || modelErr != nil || !slices.Equal(ids(ds), ids(want)) {
+		c.broken(breaks, "a claim of %v from %s, at most %d, got %v, error %v; want %v (%v)", q.IDs, q.Topics[0], q.Max, ids(ds), err, ids(want), modelErr)
+	}
+	for i, d := range ds {
+		c.took(d, want[i])
+	}
 }
 
 // followClaim lets the model claim what the store chose, topic by topic. Where the claim went on to
@@ -204,14 +238,19 @@ func (c *comparison) followTopic(topic string, ds []punctual.Delivery, length ti
 		if err != nil {
 			c.broken(broken, "a claim returned %s/%s, which it may not: %v", topic, d.ID, err)
 		}
-		c.sameDelivery(d, want[0])
-		for _, l := range c.leases {
-			if l.topic == topic && l.id == d.ID && d.Token <= l.token {
-				c.broken(promise.P4, "%s/%s was delivered with token %d, not above that of an earlier delivery, %d", topic, d.ID, d.Token, l.token)
-			}
-		}
-		c.leases = append(c.leases, lease{topic, d.ID, d.Token, want[0].Token})
+		c.took(d, want[0])
 	}
+}
+
+// took compares a delivery with that of the model, and keeps its lease.
+func (c *comparison) took(d, want punctual.Delivery) {
+	c.sameDelivery(d, want)
+	for _, l := range c.leases {
+		if l.topic == d.Topic && l.id == d.ID && d.Token <= l.token {
+			c.broken(promise.P4, "%s/%s was delivered with token %d, not above that of an earlier delivery, %d", d.Topic, d.ID, d.Token, l.token)
+		}
+	}
+	c.leases = append(c.leases, lease{d.Topic, d.ID, d.Token, want.Token})
 }
 
 // promiseOf returns the promise that the delivery of a message breaks if no claim may return the

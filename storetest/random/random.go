@@ -200,7 +200,7 @@ func (c *comparison) inspect() {
 // there more than once.
 func (c *comparison) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim,
+		"push": c.push, "push more": c.push, "claim": c.claim, "claim more": c.claim, "claim again": c.claim, "claim by ID": c.claimByID,
 		"settle": c.settle, "settle more": c.settle, "settle again": c.settle, "amend": c.amend, "amend more": c.amend,
 		"configure": c.configure, "purge": c.purge, "delete topic": c.deleteTopic,
 		"look": c.look, "look at what finished": c.lookAtFinished, "advance": c.advance, "advance more": c.advance, "step back": c.stepBack, "step": c.stepClock,

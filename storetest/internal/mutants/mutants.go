@@ -235,6 +235,20 @@ var All = map[string]struct {
 			return m.Store.Claim(ctx, c)
 		},
 	}},
+	"sorts the IDs of a claim": {Promise: promise.P12, Groups: []string{"ids"}, Random: true, Bug: Bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			c.IDs = slices.Sorted(slices.Values(c.IDs))
+			return m.Store.Claim(ctx, c)
+		},
+	}},
+	"takes the earliest in place of those named": {Promise: promise.P12, Groups: []string{"ids"}, Random: true, Bug: Bug{
+		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+			if len(c.IDs) > 0 && storekit.CheckClaim(&c) == nil {
+				c.Max, c.IDs = cmp.Or(c.Max, len(c.IDs)), nil
+			}
+			return m.Store.Claim(ctx, c)
+		},
+	}},
 	"acks by ID, whatever the token": {Promise: promise.P4, Groups: []string{"settle", "fencing"}, Random: true, Bug: Bug{
 		claim: func(m *mutant, ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 			ds, err := m.Store.Claim(ctx, c)
