@@ -39,7 +39,7 @@ func (c *amending) amendOwn(ctx context.Context, lockWait time.Duration, part []
 	})
 	if err == nil {
 		c.s.waits.moved(l)
-		c.s.waits.told(write.events)
+		c.s.waits.told(write.events, write.room...)
 	}
 	return err
 }

@@ -64,6 +64,7 @@ func (db *database) lockBy(ctx context.Context, to stepper, statement string, x 
 	db.clock.hear(l.micros)
 	for topic, set := range l.settings {
 		db.acks.learn(topic, set.Emit&punctual.EventAcked != 0)
+		db.bounded.learn(topic, bounded(set))
 	}
 	return l, nil
 }
@@ -91,6 +92,7 @@ type changes struct {
 	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
 	refused    bool     // an item is answered by what was found and not by a change, so the commit is to wait for the disk
 	events     []toldEvent
+	room       []string // topics with MaxLeases, where a lease may have ended
 
 	// Follow-ups to be stored, as indices in then.push; see followUps.
 	inserted []int    // their IDs are free
@@ -113,6 +115,9 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 	}
 	if e, tell := r.Event(d, set, r.leasedAt, now); tell {
 		c.tell(r.messageName, r.created, e, set)
+	}
+	if set.MaxLeases > 0 && d.To != lifecycle.Leased {
+		c.room = append(c.room, r.topic)
 	}
 	r.live, r.dead = d.To == lifecycle.Waiting || d.To == lifecycle.Leased, d.To == lifecycle.Dead
 	switch d.To {

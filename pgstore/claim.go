@@ -248,7 +248,7 @@ func (cs *claims) claimTopic(ctx context.Context, c punctual.Claim, topic string
 		switch {
 		case got.taken < got.seen || *room <= 0:
 			return found, true, nil
-		case got.seen < limit && !early:
+		case got.seen < got.most && !early && !got.madeRoom() || got.blocked != nil:
 			return found, false, nil
 		}
 	}
@@ -273,12 +273,12 @@ func (cs *claims) claimEarly(ctx context.Context, c punctual.Claim, topic string
 			return &claimed{}, true, nil
 		}
 		return nil, true, err
-	case got.paused():
+	case got.paused() || got.blocked != nil:
 		cs.waits.readEarly(topic, part)
 		return nil, false, nil
-	case got.taken < got.seen || len(got.undeliverable) > 0:
+	case got.taken < got.seen || len(got.undeliverable) > 0 || got.full:
 		cs.waits.readEarly(topic, part)
-	case got.seen == limit:
+	case got.seen == got.most:
 		cs.waits.readEarly(topic, span{got.last(part.from), part.until})
 	case got.seen == 0:
 		cs.waits.stepTook(took)
@@ -295,6 +295,10 @@ type claimed struct {
 	seen, taken   int
 	undeliverable []string // the IDs of messages that must end
 	tells         *bool    // whether the topic tells of acks; nil where there is no such topic or its delivery is paused
+	bounded       bool     // the topic is
+	most          int      // how many messages it was to lease at most
+	full          bool     // the topic has as many leases as it may
+	blocked       *int64   // when to ask again, in ms, if the bounds have let no lease begin
 	next          *int64   // when the next message needs attention, if that is within scanAhead and fewer were seen than asked for
 	ds            []punctual.Delivery
 	unreadable    []error // one for each message that was leased and cannot be read
@@ -309,16 +313,23 @@ func (cs *claims) claimSome(ctx context.Context, c punctual.Claim, topic string,
 		return nil, err
 	}
 	at := nextDueOf(got.next, got.micros)
-	if got.seen == limit || got.taken < got.seen { // there may be more
+	switch {
+	case got.blocked != nil:
+		at = *got.blocked
+	case got.seen == got.most || got.taken < got.seen || got.full: // there may be more
 		at = got.micros / 1000
 	}
-	cs.waits.endRead(topic, readResult{at: at, scanStart: got.scanStart(seen.scanStart), paused: got.paused()}, seen)
+	cs.waits.endRead(topic, readResult{at: at, scanStart: got.scanStart(seen.scanStart), paused: got.paused(), full: got.full || got.blocked != nil, blocked: got.blocked != nil}, seen)
 	got.sort()
 	return got, nil
 }
 
 // paused reports whether the topic is paused, or there is none.
 func (g *claimed) paused() bool { return g.tells == nil }
+
+// madeRoom reports whether messages have lost their leases that had run out, so that others may be
+// leased.
+func (g *claimed) madeRoom() bool { return g.full && len(g.undeliverable) > 0 }
 
 // sort brings what was claimed into the order of claims, because the server returns it in no order,
 // and sets the ends of the leases.
@@ -331,6 +342,11 @@ func (g *claimed) sort() {
 	}
 }
 
+// boundWait is how long a claim waits for other claims of a topic that is bounded. It passes by the
+// topic then, because a process that stands still while it reads its answer must not hold up the
+// other topics of the claim (P14).
+const boundWait = 200 * time.Millisecond
+
 // claimSpan runs claim.sql once, and ends what that has found undeliverable. A message that cannot
 // be read keeps its lease until that runs out, and is dead when its attempts are used up. So it
 // holds up no other message. If limited, the claim is errStatementTimeout after wholeLimit.
@@ -341,17 +357,32 @@ func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string,
 		length = &ms
 	}
 	var got *claimed
+	bounded := cs.db.bounded.has(topic)
 	err := cs.db.write(ctx, func() *step {
 		got = &claimed{}
 		e := cs.db.epoch.Load()
-		return cs.limit(limited).add("claim", cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until), func(rows scanner) error { return got.scan(rows, topic) })
+		x, statement := cs.limit(limited), "claim"
+		if bounded {
+			x.add("claim_lock", []any{cs.db.class, topic, lockTimeoutOf(boundWait)}, nil)
+			statement = "claim_bounded"
+		}
+		return x.add(statement, cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until), func(rows scanner) error { return got.scan(rows, topic) })
 	})
+	if bounded && errors.Is(err, errLockTimeout) {
+		micros := cs.db.clock.guess()
+		again := micros/1000 + boundWait.Milliseconds()
+		return &claimed{micros: micros, bounded: true, tells: new(bool), blocked: &again}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	cs.db.clock.hear(got.micros)
 	if got.tells != nil {
 		cs.db.acks.learn(topic, *got.tells)
+		cs.db.bounded.learn(topic, got.bounded)
+		if got.bounded != bounded {
+			return cs.claimSpan(ctx, c, topic, in, limit, room, limited)
+		}
 	}
 	cs.damage.met(got.unreadable, cs.opt.Logger)
 	if len(got.undeliverable) > 0 {
@@ -375,11 +406,12 @@ func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 
 // scanStart returns the next scan start of the topic, before which the claim has left no message
 // that it could see. A claim leases all messages that it reads, unless they have too many bytes in
-// all or some are undeliverable; then the scan start stays at from. LeaseUntil of a delivery is
-// here still the place of the message in its topic, as scan has set it.
+// all, some are undeliverable, or the topic's bounds leave no room; then the scan start stays at
+// from. LeaseUntil of a delivery is here still the place of the message in its topic, as scan has
+// set it.
 func (g *claimed) scanStart(from int64) int64 {
 	switch {
-	case g.taken < g.seen || len(g.undeliverable) > 0:
+	case g.taken < g.seen || len(g.undeliverable) > 0 || g.full || g.blocked != nil:
 		return from
 	case g.seen == 0:
 		return behind(g.micros)
@@ -448,7 +480,7 @@ func (cs *claims) endMessages(ctx context.Context, topic string, ids []string) e
 		return write.all(), nil
 	})
 	if err == nil {
-		cs.waits.told(write.events)
+		cs.waits.told(write.events, write.room...)
 	}
 	return err
 }
@@ -458,12 +490,14 @@ func (cs *claims) endMessages(ctx context.Context, topic string, ids []string) e
 func (g *claimed) scan(rows scanner, topic string) error {
 	var id *string
 	var place, due, first, created, expires *int64
-	var drop *bool
+	var drop, bounded *bool
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
 	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.tells, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
-		&attempts, &most, &headers, &body, &failures, &attributes)
+		&attempts, &most, &headers, &body, &failures, &attributes,
+		&bounded, &g.most, &g.full, &g.blocked)
+	g.bounded = orZero(bounded)
 	if err != nil || id == nil {
 		return err
 	}

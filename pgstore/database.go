@@ -49,8 +49,9 @@ type database struct {
 	// settings keeps the settings of topics that it has decoded, by their texts, because most
 	// topics have the same text.
 	settings storekit.SettingsReader
-	defaults []any // the settings of a new topic, as arguments of topic_create.sql; never changed
-	acks     ackTellers
+	defaults []any       // the settings of a new topic, as arguments of topic_create.sql; never changed
+	acks     knownTopics // those that tell of acks (punctual.EventAcked), where an ack takes a transaction that stores the event
+	bounded  knownTopics // those with MaxLeases or MaxRate, where a claim is claim_bounded
 }
 
 // step is one message of statements to the server, with what is to be done with their rows.

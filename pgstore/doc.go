@@ -53,6 +53,13 @@ package pgstore
 // a further item when its items name 1000 messages, or would have more than 2 MiB of bodies with it
 // (parts.go).
 //
+// Claims of a topic with MaxLeases or MaxRate take effect one after the other: they hold a lock
+// (claim_lock.sql), and count the leases behind it. Nothing else that begins or ends a lease does.
+// Claims of other topics know nothing of this, and lease nothing where a topic is bounded after
+// all. Whoever gives a topic its first bound waits for such claims that are under way
+// (topicSettings.beginBounds). Where a bound has stopped a claim that waits, only notice of room
+// wakes it, or the time at which the rate allows a lease or a lease runs out (waits.notice).
+//
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises
 // when the server or its timeline changes, so that no token is given twice when a standby takes
 // over without the last claims (epoch.go, claim.sql).
@@ -130,4 +137,5 @@ package pgstore
 // # Locks
 //
 // waits.mu guards the topics that are waited for, and is taken before the other locks of the
-// package. Which topics tell of acks (ackTellers) is read without a lock.
+// package. Which topics tell of acks or are bounded (knownTopics) is read without a
+// lock.

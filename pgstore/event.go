@@ -99,11 +99,14 @@ func (w *callersTransaction) tell(ctx context.Context, _ stepper, c *changes) er
 	return nil
 }
 
-// told notifies of events that were stored.
-func (w *waits) told(events []toldEvent) {
+// told notifies of events that were stored, and of topics where there may be room for a lease.
+func (w *waits) told(events []toldEvent, room ...string) {
 	come := w.coming()
 	for _, t := range events {
 		come.add(t.topic(), storekit.Millis(t.event.At))
+	}
+	for _, topic := range room {
+		come.add(topic+roomMark, w.s.db.clock.guess()/1000)
 	}
 	w.notify(come)
 }

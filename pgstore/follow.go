@@ -209,7 +209,7 @@ func (c *settling) settleOwn(ctx context.Context, lockWait time.Duration, part [
 	if err == nil && len(unknown) == 0 {
 		c.s.waits.moved(l)
 		c.s.waits.pushed(c.then.resultsOf(part))
-		c.s.waits.told(write.events)
+		c.s.waits.told(write.events, write.room...)
 	}
 	return unknown, err
 }

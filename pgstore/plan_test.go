@@ -26,6 +26,7 @@ type access struct{ index, condition string }
 // the ways of the list without _back.
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
+	"claim_bounded":           {{"message_visible", "visible_at"}, {"message_counted", "topic"}},
 	"undeliverable":           {{"message_visible", "visible_at"}},
 	"step_page":               {{"message_visible", "visible_at"}},
 	"next_due":                {{"message_visible", "visible_at"}},
@@ -49,7 +50,7 @@ var inOrder = map[string][]access{
 }
 
 // readsAll are statements that read all messages or finished records of a topic, or of all topics.
-var readsAll = []string{"check", "check_coded", "check_finished", "forecast", "stats", "step_kept", "survey", "topic_needed"}
+var readsAll = []string{"check", "check_coded", "check_finished", "count_leases", "forecast", "stats", "step_kept", "survey", "topic_needed"}
 
 // TestPlans: whatever the server believes about the size of the tables, the plan that it keeps
 // leads to each message and finished record by an index or by its place, unless the statement is
@@ -338,7 +339,7 @@ func (n planNode) problem(statement string) string {
 	switch {
 	case n.Type == "Nested Loop" && strings.Contains(n.JoinFilter, " = ") && statement != "examine":
 		return "compares each of two lists with each"
-	case n.Relation == "store" && statement == "claim":
+	case n.Relation == "store" && strings.HasPrefix(statement, "claim"):
 		return "reads a row that leaves a version each second"
 	case n.Type == "ModifyTable" || n.Relation == "" || n.Relation == "store" || n.Place != "" || strings.HasPrefix(n.Relation, "pg_"):
 		return ""

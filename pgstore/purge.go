@@ -23,7 +23,11 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 		if q.State > punctual.StateDead {
 			return 0, storekit.Plain(fmt.Errorf("purge of state %d: use scheduled, ready, leased or dead: %w", q.State, punctual.ErrInvalid))
 		}
-		if n, err = s.remover.purge(ctx, q); err != nil && n > 0 {
+		n, err = s.remover.purge(ctx, q)
+		if n > 0 && s.db.bounded.has(q.Topic) {
+			s.waits.told(nil, q.Topic)
+		}
+		if err != nil && n > 0 {
 			err = fmt.Errorf("%d messages were purged before: %w", n, halfDone(err))
 		}
 		return n, err

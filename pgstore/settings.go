@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 const maxPartitions = 1
 
 // abilities are what this store can do with settings.
-var abilities = storekit.CanSet{Partitions: maxPartitions, KeepsFinished: true, Emits: true}
+var abilities = storekit.CanSet{Partitions: maxPartitions, KeepsFinished: true, Emits: true, BoundsLeases: true}
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
@@ -36,7 +37,8 @@ func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, 
 
 // Configure changes a topic's settings; see punctual.Inspector. It returns ErrOverloaded if the
 // patch makes DeadRetention longer, and another transaction holds a dead message that is past the
-// present DeadRetention for more than a second.
+// present DeadRetention for more than a second, or if it is the first to set MaxLeases, and another
+// transaction holds a leased message for as long.
 func (s *Store) Configure(ctx context.Context, topic string, patch punctual.SettingsPatch) (punctual.Settings, error) {
 	return call(ctx, s, "configure", topic, storekit.CheckTopic(topic), func() (punctual.Settings, error) {
 		// A patch that is wrong by itself must not make a topic.
@@ -51,6 +53,9 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		set, err := s.topics.configure(ctx, topic, patch)
 		if err == nil && patch.DeliveryPaused != nil && !set.DeliveryPaused {
 			s.waits.resumed(topic)
+		}
+		if err == nil && (patch.MaxLeases != nil || patch.MaxRate != nil) {
+			s.waits.told(nil, topic)
 		}
 		if err == nil && patch.Groups != nil {
 			s.waits.tellOfCompanions()
@@ -78,21 +83,48 @@ func (t *topicSettings) configure(ctx context.Context, topic string, patch punct
 	begun := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, heldAgain) {
 		set, held, err := t.configureFree(ctx, topic, patch)
+		if errors.Is(held, errUnbounded) {
+			err = t.beginBounds(ctx, topic)
+		}
 		switch {
-		case err != nil || !held:
+		case err != nil || held == nil:
 			return set, err
 		case time.Since(begun) >= heldAlone || sleep(ctx, pause) != nil:
-			return punctual.Settings{}, errRetentionHeld
+			return punctual.Settings{}, held
 		}
 	}
 }
 
+// errUnbounded is the error of a bound for a topic whose claims do not look for bounds yet.
+var errUnbounded = fmt.Errorf("a claim takes long that began before the topic had bounds; try again: %w", punctual.ErrOverloaded)
+
+// beginBounds has all claims of a topic look for bounds and note what they lease. It waits for the
+// claims under way, which do not, and changes nothing if that takes longer than stepLockWait.
+func (t *topicSettings) beginBounds(ctx context.Context, topic string) error {
+	err := t.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
+		x := t.db.step().add("lock_wait", []any{lockTimeoutOf(stepLockWait)}, nil)
+		return nil, tx.send(ctx, x.add("topic_bounded", []any{topic, true}, nil).add("step_lock", nil, nil))
+	})
+	if errors.Is(err, errLockTimeout) {
+		return nil
+	}
+	return err
+}
+
+// bounded reports whether a topic has bounds.
+func bounded(set *punctual.Settings) bool { return set.MaxLeases > 0 || set.MaxRate.Interval() > 0 }
+
 // configureFree is configure without the further tries. If a longer retention would bring back a
-// message that another transaction holds, held is true and no setting is changed.
-func (t *topicSettings) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held bool, err error) {
+// message that another transaction holds, or beginBounds has to come first, held says so and no
+// setting is changed.
+//
+// A topic gets MaxLeases in the transaction that has the leases count which were given before it
+// had bounds. Those given since are counted by the claims.
+func (t *topicSettings) configureFree(ctx context.Context, topic string, patch punctual.SettingsPatch) (set punctual.Settings, held, err error) {
 	var micros int64
 	err = t.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
-		number, old, err := t.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch))
+		held = nil
+		number, old, wasBounded, err := t.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch))
 		if err != nil {
 			return nil, err
 		}
@@ -109,10 +141,26 @@ func (t *topicSettings) configureFree(ctx context.Context, topic string, patch p
 		if err := tx.send(ctx, x); err != nil {
 			return nil, err
 		}
-		if held = left > 0 && longer(set.DeadRetention, old.DeadRetention); held {
+		switch {
+		case left > 0 && longer(set.DeadRetention, old.DeadRetention):
+			held = errRetentionHeld
+		case bounded(&set) && !wasBounded:
+			held = errUnbounded
+		}
+		if held != nil {
 			return nil, nil // what was removed stays so, because the next try would have to remove it again
 		}
-		return t.db.step().add("topic_change", append([]any{number}, args...), nil), nil
+		x = t.db.step()
+		if set.MaxLeases > 0 && old.MaxLeases == 0 {
+			x.add("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).add("count_leases", []any{number}, nil)
+		}
+		if set.MaxRate != old.MaxRate {
+			x.add("rate", t.db.writing(number, set.MaxRate.Interval(), set.MaxRate.AtOnce()), nil)
+		}
+		if !bounded(&set) && wasBounded {
+			x.add("topic_bounded", []any{topic, false}, nil)
+		}
+		return x.add("topic_change", append([]any{number}, args...), nil), nil
 	})
 	if err == nil {
 		t.db.clock.hear(micros)
@@ -127,20 +175,20 @@ func longer(retention, before time.Duration) bool {
 
 // lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic
 // that it is a companion of, and those of the named companions that there are not.
-func (t *topicSettings) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, err error) {
+func (t *topicSettings) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, bounded bool, err error) {
 	topics := withParents(append(companions, topic))
 	x := t.db.shareTopics(topics, 0).
 		add("topic_create", append([]any{topics}, t.db.defaults...), nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
 			var text []byte
-			if err := rows.Scan(&number, &text); err != nil {
+			if err := rows.Scan(&number, &text, &bounded); err != nil {
 				return err
 			}
 			set, err = t.db.settings.Decode(text)
 			return err
 		})
 	err = tx.send(ctx, x)
-	return number, set, err
+	return number, set, bounded, err
 }
 
 // settingsArgs returns settings as the arguments of topic_create.sql and topic_change.sql, both of
@@ -153,6 +201,6 @@ func settingsArgs(set punctual.Settings) ([]any, error) {
 	return []any{
 		string(text), storekit.CeilDuration(set.Lease), int32(set.MaxAttempts), storekit.CeilDuration(set.DedupeWindow),
 		storekit.CeilDuration(set.DeadRetention), set.PushPaused, set.DeliveryPaused,
-		storekit.CeilDuration(set.FinishedRetention), int32(set.Emit),
+		storekit.CeilDuration(set.FinishedRetention), int32(set.Emit), int32(set.MaxLeases),
 	}, nil
 }

@@ -89,15 +89,19 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	var micros int64
 	var done int
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
+	var counted bool                 // a topic has MaxLeases
 	err = c.s.db.write(ctx, func() *step {
 		return c.s.db.step().add("ack", c.s.db.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
-			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil)
+			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil, &counted)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.s.db.clock.hear(micros)
+	if counted {
+		c.s.waits.told(nil, distinct(part, func(i int) string { return c.ss[i].Topic })...)
+	}
 	if done == len(part) {
 		return nil, nil
 	}
@@ -184,7 +188,7 @@ func (c *settling) settleFree(ctx context.Context, part []int) (held []int, err 
 	})
 	if err == nil {
 		c.s.waits.moved(l)
-		c.s.waits.told(write.events)
+		c.s.waits.told(write.events, write.room...)
 	}
 	return held, err
 }

@@ -27,9 +27,10 @@ import (
 // up. So a handler calls SettleTx last, and commits. In a Worker the handler then returns
 // punctual.Settled.
 //
-// Waiting claims see the follow-ups within a second of the commit, or at their due times if these
-// are later. At repeatable read and serializable a message that was changed since the transaction's
-// snapshot, such as one that was claimed since, is a serialization failure.
+// Waiting claims see the follow-ups, and that there is room below MaxLeases, within a second of the
+// commit, or at the due times of the follow-ups if these are later. At repeatable read and
+// serializable a message that was changed since the transaction's snapshot, such as one that was
+// claimed since, is a serialization failure.
 func (s *Store) SettleTx(ctx context.Context, tx Tx, x punctual.Settlement) error {
 	errs, err := s.settleTx(ctx, tx, []punctual.Settlement{x})
 	if err != nil {

@@ -283,7 +283,7 @@ func (s *Store) Durability() punctual.Durability {
 // topic, because all are in one database.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
-		return storekit.Abilities{Follow: storekit.ReachAny, Emit: true}, nil
+		return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true}, nil
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,10 @@ const never int64 = math.MaxInt64 / 1000
 // noScanStart is the scan start of a whole scan. It lies before all messages, some of which may be
 // due before 1970.
 const noScanStart int64 = math.MinInt64
+
+// roomMark stands behind a topic in notifications that a lease may begin there, because one has
+// ended or the bounds have changed. Only claims that the bounds have stopped try again then.
+const roomMark = "!"
 
 const (
 	// pollEvery is the time between two polls, in ms. A poll finds what a lost notification would
@@ -164,6 +169,8 @@ type waited struct {
 	at      int64     // when a claim can find something, in ms; never if nothing is known to come
 	notices int       // how often something has come that a reading under way may not show
 	paused  bool      // the latest reading has found the topic paused, or has not found it
+	blocked bool      // the latest reading has leased nothing because of the topic's bounds; at is when they may let a lease begin
+	rooms   int       // how often there has been notice of room for a lease
 	read    int       // the number of the latest reading whose result is recorded
 	asking  *waiter   // the claim that was woken to read the topic, or nil
 	asked   int64     // when it was woken, in ms
@@ -348,6 +355,7 @@ func (w *waits) offer(t *waited, now int64) {
 type readState struct {
 	number    int // of the reading
 	notices   int
+	rooms     int
 	scanStart int64 // the reading skips all that is before this time
 	raisedTo  int64 // the latest scan start that the reading may bring
 }
@@ -357,6 +365,8 @@ type readResult struct {
 	at        int64 // when a claim can next find something there, in ms
 	scanStart int64 // before this time the reading has left nothing, in ms
 	paused    bool  // the topic is paused, or there is none, so nothing of it was read
+	full      bool  // because of the topic's bounds, only messages whose leases had run out were read, or none
+	blocked   bool  // nothing was leased because of the topic's bounds
 }
 
 // beginRead is called before topics are read, and endRead takes its result. With fromScanStart the
@@ -371,7 +381,7 @@ func (w *waits) beginRead(topics []string, fromScanStart bool) map[string]readSt
 	for _, name := range topics {
 		g := readState{number: w.reads, scanStart: noScanStart, raisedTo: latest}
 		if t := w.topics[name]; t != nil {
-			g.notices = t.notices
+			g.notices, g.rooms = t.notices, t.rooms
 			t.scanStart, t.raisedTo = min(t.scanStart, latest), max(t.raisedTo, latest)
 			if fromScanStart {
 				g.scanStart = t.scanStart
@@ -418,17 +428,21 @@ func (w *waits) endRead(name string, r readResult, seen readState) {
 	}
 	whole := seen.scanStart == noScanStart
 	switch t.paused = r.paused; {
-	case r.paused: // the scan start stays where it is, so that the end of the pause changes nothing but the time of the next claim
+	case r.paused || r.full: // the scan start stays where it is, so that the end of that changes nothing but the time of the next claim
 	case whole && r.scanStart < t.scanStart: // something is before the scan start
 		t.early = addSpan(t.early, span{r.scanStart, t.scanStart})
 	default:
 		t.scanStart = max(t.scanStart, min(r.scanStart, seen.raisedTo))
 	}
 	now, at := w.s.db.clock.guess()/1000, r.at
-	if t.notices != seen.notices || seen.number < t.read { // a whole scan may take long, and another reading was quicker
+	switch t.blocked = r.blocked && t.rooms == seen.rooms; {
+	case t.blocked: // what was pushed meanwhile has no room either
+	case r.blocked:
+		at = now
+	case t.notices != seen.notices || seen.number < t.read: // a whole scan may take long, and another reading was quicker
 		at = min(at, t.at)
 	}
-	if len(t.early) > 0 && !t.paused {
+	if len(t.early) > 0 && !t.paused && !t.blocked {
 		at = min(at, now)
 	}
 	t.at, t.read = at, max(t.read, seen.number)
@@ -439,7 +453,7 @@ func (w *waits) endRead(name string, r readResult, seen readState) {
 // may, and ends at the last such place before the scan start, or later. A reading under way brings
 // no scan start behind raisedTo, so places behind that need no record, and the many messages that
 // come in time do not keep the scan start where it is. With the name newCompanions, notice records
-// that there are new companions.
+// that there are new companions, and with a topic and roomMark, that there may be room for a lease.
 func (w *waits) notice(name string, in span) {
 	if name == newCompanions {
 		w.arrivals.Tell()
@@ -447,9 +461,16 @@ func (w *waits) notice(name string, in span) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.topics[name]
-	if t == nil {
+	topic, room := strings.CutSuffix(name, roomMark)
+	t := w.topics[topic]
+	switch {
+	case t == nil:
 		return
+	case room:
+		if t.rooms++; !t.blocked {
+			return
+		}
+		t.blocked = false
 	}
 	t.notices++
 	w.put(t, in, max(t.scanStart, t.raisedTo))
@@ -471,7 +492,7 @@ func (w *waits) put(t *waited, in span, before int64) {
 	if in.from < before {
 		t.early = addSpan(t.early, span{in.from, max(in.from, min(in.until, before))})
 	}
-	if in.from < t.at {
+	if in.from < t.at && !t.blocked {
 		t.at = in.from
 		w.offer(t, w.s.db.clock.guess()/1000)
 	}
@@ -499,7 +520,7 @@ func (w *waits) readEarly(name string, left span) {
 	defer w.mu.Unlock()
 	if t := w.topics[name]; t != nil {
 		t.early = addSpan(t.early, left)
-		if len(t.early) > 0 && !t.paused {
+		if len(t.early) > 0 && !t.paused && !t.blocked {
 			t.at = min(t.at, w.s.db.clock.guess()/1000)
 		}
 	}
@@ -565,8 +586,12 @@ func (w *waits) slowWhole() bool {
 func (w *waits) pushed(rs []punctual.PushResult) {
 	come := w.coming()
 	for i := range rs {
-		if r := &rs[i]; r.Status == punctual.PushStored || r.Status == punctual.PushReplaced {
+		r := &rs[i]
+		if r.Status == punctual.PushStored || r.Status == punctual.PushReplaced {
 			come.add(r.Topic, r.Due.UnixMilli())
+		}
+		if r.Status == punctual.PushReplaced && w.s.db.bounded.has(r.Topic) { // perhaps under its lease
+			come.add(r.Topic+roomMark, w.s.db.clock.guess()/1000)
 		}
 	}
 	w.notify(come)

@@ -41,7 +41,18 @@ CREATE TABLE punctual.topic (
     push_paused     boolean NOT NULL,
     delivery_paused boolean NOT NULL,
     finished_retention bigint NOT NULL DEFAULT 0, -- how long finished records are kept; 0: not at all
-    emit            integer NOT NULL DEFAULT 0 -- the bits of punctual.Events
+    emit            integer NOT NULL DEFAULT 0, -- the bits of punctual.Events
+    max_leases      integer NOT NULL DEFAULT 0, -- 0: no bound
+    bounded         boolean NOT NULL DEFAULT false -- claims take effect one after the other, and set message.counted
+);
+
+-- The rates of topics that have one (Settings.MaxRate). It is not in the table topic, because its
+-- rows change with each claim.
+CREATE TABLE punctual.rate (
+    topic   integer PRIMARY KEY,
+    gap     bigint  NOT NULL, -- between two leases, in microseconds
+    at_once bigint  NOT NULL, -- how many leases may begin at once
+    gate    bigint  NOT NULL DEFAULT 0 -- lifecycle.Gate
 );
 
 -- Deleted topics whose rows are still to be removed.
@@ -64,6 +75,7 @@ CREATE TABLE punctual.message (
     attempts     integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 0, -- 0: as the topic says
     cancelled    boolean NOT NULL DEFAULT false, -- no attempt follows the one under way
+    counted      boolean, -- a lease of it counts for the topic's max_leases; NULL: no lease of it has counted
     drop_expired boolean NOT NULL DEFAULT false,
     id           text COLLATE "C" NOT NULL,
     expire_after bigint, -- from first_due
@@ -84,6 +96,7 @@ CREATE TABLE punctual.message (
     autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX message_visible ON punctual.message (topic, visible_at, id) WHERE visible_at IS NOT NULL;
+CREATE INDEX message_counted ON punctual.message (topic, visible_at, id) WHERE counted AND token <> 0;
 CREATE INDEX message_died ON punctual.message (topic, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_reason ON punctual.message (topic, reason, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_forget ON punctual.message (topic, forget_at) WHERE forget_at IS NOT NULL;

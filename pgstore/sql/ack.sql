@@ -1,6 +1,7 @@
 -- Finishes messages under their current token. It removes them, or keeps their IDs as remembered,
 -- and saves the finished records of topics that keep some. It returns how many messages it has
--- finished, and which ones if that is not all. It leaves messages of topics that tell of acks (bit
+-- finished, which ones if that is not all, and whether a topic has max_leases, so that claims may
+-- wait for room there. It leaves messages of topics that tell of acks (bit
 -- 1 of emit), those under another token, and those that others have locked, or have changed a
 -- moment ago so that it cannot see where their rows are.
 -- Locks: the messages that it finishes, and then their finished records, in the order of topic and
@@ -8,10 +9,10 @@
 -- or an ID is to be remembered. If a crash loses an ack, its message is delivered again.
 WITH clock AS MATERIALIZED (:clock:),
 held AS MATERIALIZED (
-    SELECT m.place, coalesce(m.remember, k.dedupe_window) AS dedupe_window, k.finished_retention
-    FROM (SELECT t.number, t.dedupe_window, t.finished_retention, i.id, i.token
+    SELECT m.place, coalesce(m.remember, k.dedupe_window) AS dedupe_window, k.finished_retention, k.max_leases
+    FROM (SELECT t.number, t.dedupe_window, t.finished_retention, t.max_leases, i.id, i.token
           FROM unnest($4::text[], $5::text[], $6::bigint[]) AS i (topic, id, token)
-               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window, t.finished_retention FROM punctual.topic AS t WHERE t.name = i.topic AND t.emit & 1 = 0 OFFSET 0) AS t
+               CROSS JOIN LATERAL (SELECT t.number, t.dedupe_window, t.finished_retention, t.max_leases FROM punctual.topic AS t WHERE t.name = i.topic AND t.emit & 1 = 0 OFFSET 0) AS t
           ORDER BY t.number, i.id COLLATE "C") AS k
          CROSS JOIN LATERAL (
              SELECT m.ctid AS place, m.remember FROM punctual.message AS m
@@ -42,7 +43,8 @@ remembered AS (
 done AS MATERIALIZED (SELECT * FROM removed UNION ALL SELECT * FROM remembered),
 number AS MATERIALIZED (SELECT count(*) AS of FROM done)
 SELECT clock.micros, number.of, d.topics, d.ids,
-       CASE WHEN NOT $7::boolean AND NOT EXISTS (SELECT FROM held WHERE dedupe_window > 0) THEN set_config('synchronous_commit', 'off', true) END
+       CASE WHEN NOT $7::boolean AND NOT EXISTS (SELECT FROM held WHERE dedupe_window > 0) THEN set_config('synchronous_commit', 'off', true) END,
+       EXISTS (SELECT FROM held WHERE max_leases > 0)
 FROM clock CROSS JOIN number LEFT JOIN LATERAL (
     SELECT array_agg((SELECT t.name FROM punctual.topic AS t WHERE t.number = done.topic)) AS topics, array_agg(done.id) AS ids FROM done
 ) AS d ON number.of < cardinality($5::text[])

@@ -10,6 +10,7 @@ SELECT t.name, live.live, dead.dead, (
             WHEN m.visible_at IS NOT NULL AND m.reason IS NOT NULL THEN 'is live and has a reason of death'
             WHEN m.visible_at <> m.due AND m.token = 0 THEN 'waits for another time than its due time'
             WHEN m.cancelled AND m.token = 0 THEN 'has no lease and is to be cancelled after it'
+            WHEN m.token <> 0 AND t.max_leases > 0 AND m.counted IS NULL THEN 'has a lease that does not count'
             WHEN m.attempts < 0 THEN 'has a negative number of attempts'
             WHEN m.token >> 52 > (SELECT epoch FROM punctual.store) THEN 'has a token of an epoch to come'
             WHEN m.token >> 52 = (SELECT epoch FROM punctual.store) AND (m.token >> 12) & 1099511627775 > (SELECT last_value FROM punctual.claim_number)

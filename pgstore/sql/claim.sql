@@ -6,32 +6,66 @@
 -- more. It returns a row for each message that it has leased, or one row without a message. If it
 -- saw fewer than it asked for, it also returns when the next message needs attention, if that is
 -- within $8 ms. It also returns whether the topic tells of acks, which is NULL where there is no
--- such topic or its delivery is paused. It reads nothing before time $9, the scan start, where
--- the index has the entries of finished messages, and leases nothing after time $12, unless that is
+-- such topic or its delivery is paused. It reads nothing before time $9, the scan start, where the
+-- index has the entries of finished messages, and leases nothing after time $12, unless that is
 -- NULL.
+-- This file is two statements (loadStatements). The lines that end in "free" belong to claim alone,
+-- which leases nothing of a topic that is bounded, and says that it is. Those that end in "bounded"
+-- belong to claim_bounded alone, which leases nothing of any other topic, and must have the lock of
+-- claim_lock.sql. Where as many messages have a lease as may (lifecycle.Full), it takes those whose
+-- lease has run out, because they have their places. The rate is that of lifecycle.Gate. It returns
+-- up to how many it was to lease, whether the topic was full, and, if it saw none because of the
+-- bounds, when to ask again.
 -- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits
 -- for nobody but a step of the clock: FOR KEY SHARE, which finds no row, locks the table clock_step
--- against step_lock.sql.
+-- against step_lock.sql. claim_bounded also locks the rate, and may wait for a change of that.
 -- Tokens are of epoch $10. A server whose line (line.sql) is not that of the epoch, $11, makes the
 -- token NULL, which the table refuses. The table store has both, but is not read here, because its
 -- row gets a new version each second, and all versions stay as long as somebody holds a snapshot.
 WITH clock AS MATERIALIZED (:clock:),
 t AS MATERIALIZED (
-    SELECT topic.number, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
+    SELECT CASE WHEN NOT topic.bounded THEN topic.number END AS number, -- free
+    SELECT CASE WHEN topic.bounded THEN topic.number END AS number, topic.max_leases, -- bounded
+           rate.gap, rate.at_once, least(rate.gate, clock.micros + rate.at_once * rate.gap) AS gate, -- bounded
+           topic.bounded, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
            topic.emit & 1 <> 0 AS tells
     FROM punctual.topic AS topic CROSS JOIN clock
+         LEFT JOIN LATERAL (SELECT r.* FROM punctual.rate AS r WHERE r.topic = topic.number OFFSET 0) AS rate ON true -- bounded
     WHERE topic.name = $4::text AND NOT topic.delivery_paused
       AND NOT EXISTS (SELECT 1 FROM punctual.clock_step AS c WHERE c.steps < 0 FOR KEY SHARE)
 ),
-due AS MATERIALIZED (
+held AS MATERIALIZED ( -- bounded
+    SELECT count(*) AS leases, min(m.visible_at) FILTER (WHERE m.visible_at > (SELECT now FROM t)) AS ends -- bounded
+    FROM punctual.message AS m -- bounded
+    WHERE m.topic = (SELECT number FROM t WHERE max_leases > 0) AND m.counted AND m.token <> 0 -- bounded
+), -- bounded
+room AS MATERIALIZED ( -- bounded
+    SELECT max_leases > 0 AND leases >= max_leases AS is_full, ends, -- bounded
+           least($5::bigint, CASE WHEN leases < max_leases THEN max_leases - leases END, -- bounded
+                 at_once - greatest(0, (gate - micros + gap - 1) / gap)) AS most -- bounded
+    FROM t CROSS JOIN held CROSS JOIN clock -- bounded
+), -- bounded
+due AS MATERIALIZED ( -- free
+first AS MATERIALIZED ( -- bounded
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size,
            :must_end: AS undeliverable
     FROM punctual.message AS m
     WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= least((SELECT now FROM t), $12::bigint)
     ORDER BY m.topic, m.visible_at, m.id
-    LIMIT $5::bigint
+    LIMIT $5::bigint -- free
+    LIMIT (SELECT CASE WHEN is_full THEN 0 ELSE most END FROM room) -- bounded
     FOR UPDATE OF m SKIP LOCKED
 ),
+lapsed AS MATERIALIZED ( -- bounded
+    SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size, -- bounded
+           :must_end: AS undeliverable -- bounded
+    FROM punctual.message AS m -- bounded
+    WHERE m.topic = (SELECT number FROM t) AND m.counted AND m.token <> 0 AND m.visible_at <= (SELECT now FROM t) -- bounded
+    ORDER BY m.topic, m.visible_at, m.id -- bounded
+    LIMIT (SELECT CASE WHEN is_full THEN most ELSE 0 END FROM room) -- bounded
+    FOR UPDATE OF m SKIP LOCKED -- bounded
+), -- bounded
+due AS MATERIALIZED (SELECT * FROM first UNION ALL SELECT * FROM lapsed), -- bounded
 taken AS MATERIALIZED (
     SELECT s.* FROM (SELECT due.*, sum(size) OVER (ORDER BY visible_at, id) - size AS before FROM due) AS s
     WHERE s.before = 0 OR s.before + s.size <= $7::bigint
@@ -49,6 +83,7 @@ number AS MATERIALIZED (
 leased AS (
     UPDATE punctual.message AS m
     SET visible_at = (SELECT until FROM t), attempts = m.attempts + 1, token = (SELECT token FROM number),
+        counted = true, -- bounded
         leased_at = (SELECT now FROM t), since = (SELECT now FROM t),
         failures = CASE WHEN m.token = 0 THEN m.failures ELSE
             (m.failures || convert_to(m.attempts || ' ' || (SELECT now FROM t) || ' lease ran out', 'UTF8'))[greatest(1, cardinality(m.failures) - 14):] END
@@ -56,7 +91,13 @@ leased AS (
     WHERE NOT taken.undeliverable AND m.ctid = taken.place
     RETURNING taken.visible_at AS before, m.id, m.due, m.first_due, m.created, m.expires, m.drop_expired, m.attempts, m.max_attempts,
               m.headers, m.body, m.failures, m.attributes
-)
+) -- free
+), -- bounded
+begun AS ( -- bounded
+    UPDATE punctual.rate AS r SET gate = greatest(t.gate, clock.micros) + found.wanted * r.gap -- bounded
+    FROM t CROSS JOIN clock CROSS JOIN found -- bounded
+    WHERE r.topic = t.number AND (found.wanted > 0 OR r.gate > t.gate) -- bounded
+) -- bounded
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
        found.undeliverable, (SELECT tells FROM t),
        CASE WHEN found.seen < $5::bigint THEN
@@ -65,5 +106,11 @@ SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.se
             ORDER BY m.topic, m.visible_at, m.id LIMIT 1)
        END,
        l.before, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
-       l.headers, l.body, l.failures, l.attributes
+       l.headers, l.body, l.failures, l.attributes,
+       (SELECT bounded FROM t), $5::bigint, false, NULL::bigint -- free
+       (SELECT bounded FROM t), coalesce(most, $5::bigint), coalesce(is_full, false), -- bounded
+       CASE WHEN found.seen = 0 THEN greatest( -- bounded
+           CASE WHEN is_full THEN coalesce(ends, now + 1000) END, -- bounded
+           CASE WHEN most = 0 THEN (gate - (at_once - 1) * gap + 999) / 1000 END) END -- bounded
 FROM clock CROSS JOIN found LEFT JOIN leased AS l ON true
+     LEFT JOIN (t CROSS JOIN room) ON true -- bounded
