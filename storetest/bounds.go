@@ -576,10 +576,10 @@ func boundCancelled(s *harness) {
 
 func boundStep(s *harness) {
 	s.bounded(1, limits.Rate{})
-	s.configure(orders, punctual.SettingsPatch{Lease: ptr(time.Hour)})
+	s.configure(orders, punctual.SettingsPatch{Lease: ptr(12 * time.Hour)}) // longer than the store takes to follow
 	s.ready(2)
 	var d punctual.Delivery
-	s.ahead(10*time.Minute, func() { d = s.gets(1, "at a bound of 1")[0] })
+	s.ahead(24*time.Hour, func() { d = s.gets(1, "at a bound of 1")[0] })
 	s.gets(0, "behind a step of the clock, with 1 leased")
 	s.ack(d)
 	s.ack(s.gets(1, "behind a step of the clock, after the ack")[0])
