@@ -295,6 +295,36 @@ func ExampleExpire() {
 	// <nil>
 }
 
+// Of each customer one call at a time is made, whatever the number of workers. What waits for its
+// customer delays no other one.
+func ExampleKey() {
+	ctx := context.Background()
+	clock := storekit.NewManualClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	store := memstore.New(&memstore.Options{Clock: clock})
+	defer store.Close()
+	q := punctual.NewQueue(store, nil)
+	set, err := q.Configure(ctx, "calls", func(s *punctual.Settings) { s.Keyed, s.MaxKeyLeases = true, 1 })
+	fmt.Println(set.MaxKeyLeases, err)
+	for _, id := range []string{"anna~1", "anna~2", "bert~1"} {
+		_, err := q.Push(ctx, "calls", nil, punctual.ID(id), punctual.Key(storekit.Stem(id)))
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	calls, err := store.Claim(ctx, punctual.Claim{Topics: []string{"calls"}, Max: 10})
+	for _, d := range calls {
+		fmt.Println(d.ID, "for", d.Key)
+	}
+	waiting, err := q.Get(ctx, "calls", "anna~2")
+	fmt.Println(waiting.State, waiting.Waiting, err)
+	// Output:
+	// 1 <nil>
+	// anna~1 for anna
+	// bert~1 for bert
+	// ready true <nil>
+}
+
 // Most reports are written in seconds, and the handler may take a minute. The report of the year
 // may take two hours, and a preview that takes longer than a moment is of no use.
 func ExampleTimeout() {

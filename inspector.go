@@ -101,6 +101,8 @@ type TopicStats struct {
 	Ready     int64
 	Leased    int64
 	Dead      int64
+	// Waiting is how many of the ready messages wait for their keys (Info.Waiting).
+	Waiting int64
 	// NextDue is the earliest due time of the scheduled and ready messages; zero when there are
 	// none.
 	NextDue  time.Time
@@ -229,6 +231,25 @@ type Settings struct {
 	// bound leases refuses any rate with ErrUnsupported. Allowed: none, or a rate like 10/1s or
 	// 1000/1m,burst=5 (limits.MaxRateN, limits.MaxRatePer). Default: none.
 	MaxRate limits.Rate
+	// Keyed tells that the topic's messages may have keys (NewMessage.Key). The keys take turns: a
+	// claim takes the messages of a key in order of time, and between keys the one whose turn came
+	// first (Delivery.Turn). What waits for its key costs no claim anything. It is fixed once the
+	// topic exists, so that a later change is ErrInvalid. A companion is Keyed if its topic is. A
+	// store without keys (Abilities.Keys) refuses true with ErrUnsupported. Allowed: true or false.
+	// Default: false.
+	Keyed bool
+	// MaxKeyLeases is how many messages of one key may be leased at once, as MaxLeases is for the
+	// topic. It needs Keyed. Allowed: 0 (no bound) to 1000000 (limits.MaxLeases). Default: 0.
+	MaxKeyLeases int
+	// MaxKeyRate is how many leases of one key begin in a time, as MaxRate is for the topic. It
+	// needs Keyed. Allowed: none, or a rate like 10/1s or 1000/1m,burst=5 (limits.MaxRateN,
+	// limits.MaxRatePer). Default: none.
+	MaxKeyRate limits.Rate
+	// InOrder has the messages of a key delivered one after the other, in order of FirstDue and
+	// then of their pushes. One that is retried or snoozed is not overtaken: its key waits for it.
+	// One that has become dead, was cancelled or has expired lets the next one pass. It needs
+	// Keyed, and bounds the leases of a key to one. Allowed: true or false. Default: false.
+	InOrder bool
 }
 
 // Clone returns a copy of s that shares no memory with it.
@@ -278,6 +299,15 @@ type SettingsPatch struct {
 	MaxLeases *int
 	// MaxRate changes Settings.MaxRate. Allowed: none, or a rate like 10/1s or 1000/1m,burst=5.
 	MaxRate *limits.Rate
+	// Keyed changes Settings.Keyed. Allowed: true or false.
+	Keyed *bool
+	// MaxKeyLeases changes Settings.MaxKeyLeases. Allowed: 0 (no bound) to 1000000.
+	MaxKeyLeases *int
+	// MaxKeyRate changes Settings.MaxKeyRate.
+	// Allowed: none, or a rate like 10/1s or 1000/1m,burst=5.
+	MaxKeyRate *limits.Rate
+	// InOrder changes Settings.InOrder. Allowed: true or false.
+	InOrder *bool
 	// If makes the change only while the settings that are given there have these values; otherwise
 	// it is ErrChanged, and nothing is changed. So a program that has read settings undoes no
 	// change that somebody has made since. A topic that does not exist has the defaults. The If of

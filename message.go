@@ -42,6 +42,8 @@ type Message struct {
 	// Timeout is how long a handler may work on the message, in whole milliseconds. 0 leaves that
 	// to whoever handles it.
 	Timeout time.Duration
+	// Key is what the message was pushed with (NewMessage.Key); empty when it has none.
+	Key string
 }
 
 // NewMessage is a message to be pushed.
@@ -90,6 +92,13 @@ type NewMessage struct {
 	// and at most limits.MaxTimeout; 0, the default, leaves the time to the Worker. A negative one
 	// is ErrInvalid.
 	Timeout time.Duration
+	// Key says which messages the topic's bounds count together, such as those of one customer:
+	// Settings.MaxKeyLeases, MaxKeyRate and InOrder. The keys of a topic take turns. It is 1 to 128
+	// printable ASCII bytes (limits.MaxKeyBytes) without "~", or empty, the default, for none. A
+	// topic without keys (Settings.Keyed) refuses it with ErrInvalid. A push with a Key that
+	// creates a topic makes it a topic with keys. A store without keys (Abilities.Keys) refuses
+	// every Key with ErrUnsupported.
+	Key string
 	// IfExists says what the push does when the ID is already in use. Default IfExistsKeep.
 	IfExists IfExists
 	// IfDue, with IfExistsReplace, replaces only a stored message whose Due is this instant, so
@@ -172,6 +181,9 @@ type Info struct {
 	// CancelRequested tells that the message was cancelled under a lease: it gets no attempt after
 	// the one under way (P5).
 	CancelRequested bool
+	// Waiting tells that the message is ready and waits for its key: others of its key come first,
+	// or the bounds of the topic let no further lease of its key begin now.
+	Waiting bool
 	// Died is the store's clock when the message became dead, and Reason why it did. Both are zero
 	// unless State is StateDead.
 	Died   time.Time
@@ -193,6 +205,10 @@ type Delivery struct {
 	Delivered time.Time
 	// LeaseUntil is when the lease ends, by the store's clock, unless it is extended.
 	LeaseUntil time.Time
+	// Turn, for a message with a key, is when the message could be claimed at the earliest because
+	// its turn had come: when it was due, the message of its key before it was leased or had left
+	// room, and the rate of its key let a lease begin. It is zero for a message without a key.
+	Turn time.Time
 	// Failures is the history of earlier attempts, as in Info.
 	Failures []Failure
 }
@@ -205,15 +221,19 @@ func (d *Delivery) Late() time.Duration { return d.Delivered.Sub(d.Due) }
 // attempt, or since its push if that came later. For example, a message pushed at 12:00 with a due
 // time of 11:00 and claimed at 12:01 was ready for a minute, while Late says an hour and a minute.
 // After a lease that ran out, ReadyFor contains that lease, because the due time of the message
-// stays. Metrics and the console show ReadyFor as lateness.
+// stays. A message with a key counts as ready since its Turn at the earliest, because a wait for
+// the key is no lateness. Metrics and the console show ReadyFor as lateness.
 //
 // ReadyFor is never negative. A push while the store's clock was ahead does not count once the
 // clock has stepped back (P8).
 func (d *Delivery) ReadyFor() time.Duration {
-	if d.Created.After(d.Due) && !d.Created.After(d.Delivered) {
-		return d.Delivered.Sub(d.Created)
+	ready := d.Due
+	for _, t := range [...]time.Time{d.Created, d.Turn} {
+		if t.After(ready) && !t.After(d.Delivered) {
+			ready = t
+		}
 	}
-	return max(0, d.Late())
+	return max(0, d.Delivered.Sub(ready))
 }
 
 // TotalLate is how long after FirstDue the message was claimed: its lateness end to end, in which

@@ -214,6 +214,18 @@ func Timeout(d time.Duration) PushOption {
 	})
 }
 
+// Key says which messages the bounds of the topic count together, such as those of one customer
+// (NewMessage.Key). An empty key is ErrInvalid.
+func Key(key string) PushOption {
+	return pushOption(func(m *NewMessage) error {
+		m.Key = key
+		if key == "" {
+			return invalidf("key is empty: give 1 to %d printable ASCII bytes, or leave the option out for a message without a key", limits.MaxKeyBytes)
+		}
+		return nil
+	})
+}
+
 // Header adds one header. The names and values of all headers are at most limits.MaxHeaderBytes
 // together.
 func Header(name, value string) PushOption {

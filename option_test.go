@@ -29,7 +29,7 @@ func TestComposeSetsEveryField(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	m := compose(t, punctual.At(at), punctual.ID("order-1"), punctual.Header("a", "1"),
 		punctual.Headers(map[string]string{"b": "2", "c": "3"}), punctual.MaxAttempts(4),
-		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.ReplaceIfDue(at), punctual.Remember(time.Minute), punctual.Timeout(time.Second))
+		punctual.Expire(time.Hour), punctual.DropExpired(), punctual.ReplaceIfDue(at), punctual.Remember(time.Minute), punctual.Timeout(time.Second), punctual.Key("c7"))
 	for v, f := reflect.ValueOf(m), 0; f < v.NumField(); f++ {
 		if name := v.Type().Field(f).Name; v.Field(f).IsZero() && name != "Delay" { // a message has a Due or a Delay
 			t.Errorf("no option sets %s", name)
@@ -52,6 +52,9 @@ func TestComposeSetsEveryField(t *testing.T) {
 	}
 	if m.IfExists != punctual.IfExistsReplace || !m.IfDue.Equal(at) {
 		t.Errorf("if exists %v, if due %v: want IfExistsReplace, %v", m.IfExists, m.IfDue, at)
+	}
+	if m.Key != "c7" {
+		t.Errorf("key %q: want c7", m.Key)
 	}
 	if m.Timeout != time.Second {
 		t.Errorf("timeout %v: want 1 s", m.Timeout)

@@ -426,10 +426,16 @@ func TestSettingsInTheForm(t *testing.T) {
 	values := map[settings.Kind]string{settings.Duration: "77m", settings.Count: "7", settings.Truth: "true", settings.Backoff: "5s,6s", settings.List: "billing,mail", settings.Events: "acked,dead", settings.Rate: "10/1s"}
 	for _, row := range settings.Table {
 		r := newRig(t, nil)
-		r.push("t", "m", time.Hour)
+		byKey := row.Needs == settings.KeyedTopics && !row.Fixed // there is no such field in a topic without keys
+		r.push("t", "m", time.Hour, func(m *punctual.NewMessage) {
+			if byKey {
+				m.Key = "c7"
+			}
+		})
 		field := fmt.Sprintf(`name="%s" value="%s"`, row.Name, row.Default())
 		form := func(text string) url.Values { return url.Values{row.Name: {text}, "was_" + row.Name: {row.Default()}} }
 		want := punctual.DefaultSettings()
+		want.Keyed = byKey
 		switch row.Name {
 		case "emit":
 			field = `name="was_emit" value="none"` // the events have boxes

@@ -88,15 +88,13 @@ func (c *call) scheduleFields(s *schedule.Schedule) []scheduleField {
 		{"headers", headerLines(s.Headers), func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
 	}
 	attributes := s.Attributes()
-	for _, a := range &wire.AttributeFields {
-		f := duration(a.Name, a.Value(&attributes))
-		set := f.set
-		f.set = func(typed string) error {
-			err := set(typed)
+	for i := range wire.AttributeFields {
+		a := &wire.AttributeFields[i]
+		fields = append(fields, scheduleField{a.Name, a.Text(&attributes), func(typed string) error {
+			err := a.Set(&attributes, typed)
 			s.SetAttributes(attributes)
 			return err
-		}
-		fields = append(fields, f)
+		}})
 	}
 	return fields
 }

@@ -63,7 +63,7 @@ func (c *call) settingFields(topic string, s punctual.Settings, can storekit.Abi
 	for _, row := range settings.Table {
 		var same punctual.SettingsPatch
 		row.Take(&same, &s)
-		if row.Pause || row.Name == "groups" || !c.canHave(row, can) || storekit.CheckCompanionPatch(topic, &same) != nil {
+		if row.Pause || row.Name == "groups" || !c.canHave(row, &s, can) || storekit.CheckCompanionPatch(topic, &same) != nil {
 			continue
 		}
 		f := settingField{Name: row.Name, Value: row.Text(&s), Was: row.Text(&s), Fixed: row.Fixed}
@@ -94,7 +94,7 @@ func problemOfSetting(row *settings.Setting, s punctual.Settings, text string) s
 
 // canHave reports whether the store can do what a setting needs: keep finished records, tell of
 // events, or bound leases. It returns true for every other setting.
-func (c *call) canHave(row *settings.Setting, can storekit.Abilities) bool {
+func (c *call) canHave(row *settings.Setting, s *punctual.Settings, can storekit.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:
 		return c.keeper() != nil
@@ -102,6 +102,8 @@ func (c *call) canHave(row *settings.Setting, can storekit.Abilities) bool {
 		return can.Emit
 	case settings.BoundedLeases:
 		return can.BoundsLeases
+	case settings.KeyedTopics:
+		return can.Keys && (row.Fixed || s.Keyed)
 	}
 	return true
 }

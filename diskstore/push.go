@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -98,7 +99,7 @@ func (s *Store) lookUp(asks []database.Ask) (*database.Looks, error) {
 // the error is one of reading the database.
 func decidePush(tx *writer.Tx, m *punctual.NewMessage, maxBody int, look *database.Look) (punctual.PushResult, error) {
 	res := punctual.PushResult{ID: m.ID, Topic: m.Topic}
-	if res.Err = storekit.CheckPush(m, maxBody); res.Err != nil {
+	if res.Err = cmp.Or(storekit.CheckPush(m, maxBody), storekit.CheckNoKey(m)); res.Err != nil {
 		return res, nil
 	}
 	due, err := storekit.DueAt(tx.Now, m.Due, m.Delay)

@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ func (s *Store) settleOne(tx *writer.Tx, n int, st *punctual.Settlement, told *s
 		told.left = done.Undeleted
 		return done.Errs[0], nil
 	}
-	if result = storekit.CheckSettlement(st, s.opt.MaxBody); result != nil {
+	if result = cmp.Or(storekit.CheckSettlement(st, s.opt.MaxBody), storekit.CheckNoKeys(st)); result != nil {
 		return result, nil
 	}
 	for done := false; !done; { // again when the decision does not hold any more, which is rare

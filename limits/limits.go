@@ -9,6 +9,8 @@ const (
 	// bytes.
 	MaxTopicBytes = 128
 	MaxIDBytes    = 128
+	// MaxKeyBytes is the greatest length of a message's key (punctual.NewMessage.Key), in bytes.
+	MaxKeyBytes = 128
 	// DefaultMaxBody is the greatest length of a body that a store accepts unless it is configured
 	// otherwise: 1 MiB.
 	DefaultMaxBody = 1 << 20
@@ -39,7 +41,7 @@ const (
 	MaxGroupBytes = MaxCompanionBytes - 2
 	// MaxPartitions is the most partitions of a topic.
 	MaxPartitions = 256
-	// MaxLeases is the greatest Settings.MaxLeases.
+	// MaxLeases is the greatest Settings.MaxLeases and MaxKeyLeases.
 	MaxLeases = 1_000_000
 	// MinLease and MaxLease are the shortest and the longest lease.
 	MinLease = 10 * time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/punctualmq/punctual/storekit"
+	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Check implements storekit.Checker: it verifies the invariants that the comments of this package
@@ -45,14 +46,19 @@ func (c *checker) holds(invariant bool, format string, args ...any) {
 
 func (c *checker) topic(name string, t *topic) {
 	c.report.Topics++
-	c.report.Live += int64(len(t.live))
+	alive := 0
+	for m := range t.alive() {
+		alive++
+		c.live(name, m)
+	}
+	c.report.Live += int64(alive)
 	c.report.Dead += int64(len(t.dead))
-	c.holds(len(t.messages) == len(t.live)+len(t.dead), "topic %s: %d messages by ID, %d live and %d dead by time", name, len(t.messages), len(t.live), len(t.dead))
+	c.holds(len(t.messages) == alive+len(t.dead), "topic %s: %d messages by ID, %d live and %d dead by time", name, len(t.messages), alive, len(t.dead))
 	c.queue(name, &t.live, t)
 	c.queue(name, &t.dead, t)
+	c.keys(name, t)
 	leased := 0
 	for _, m := range t.live {
-		c.live(name, m)
 		if m.Token != 0 {
 			leased++
 		}
@@ -84,8 +90,35 @@ func (c *checker) companion(name string, s *Store) {
 func (c *checker) queue(name string, q *[]*message, t *topic) {
 	for i, m := range *q {
 		c.holds(m.index == i && m.queue == q, "topic %s: %s has index %d at %d, or is in another queue", name, m.id, m.index, i)
-		c.holds(!byTime.Before(m, (*q)[max(0, i-1)/2]), "topic %s: %s is earlier than the message above it", name, m.id)
+		c.holds(!t.order(q).Before(m, (*q)[max(0, i-1)/2]), "topic %s: %s is earlier than the message above it", name, m.id)
 		c.holds(t.messages[m.id] == m, "topic %s: %s is not found by its ID", name, m.id)
+	}
+}
+
+// keys checks what the topic keeps of its keys: the invariants of key.
+func (c *checker) keys(name string, t *topic) {
+	leases, heads := map[*key]int{}, map[*key]int{}
+	for _, m := range t.live {
+		k := m.key
+		c.holds((k == nil) == (m.attributes.Key == ""), "topic %s: %s with the key %q is not counted for it", name, m.id, m.attributes.Key)
+		switch {
+		case k == nil:
+		case m.Token != 0:
+			leases[k]++
+		default:
+			heads[k]++
+			c.holds(k.head == m, "topic %s: %s stands before the key %s, whose head it is not", name, m.id, k.name)
+		}
+	}
+	for _, k := range t.keys {
+		c.queue(name, &k.waiting, t)
+		c.holds(k.leases == leases[k], "topic %s: key %s has %d leases, and counts %d", name, k.name, leases[k], k.leases)
+		mayLead := !lifecycle.KeyFull(&t.settings, k.leases) && heads[k]+len(k.waiting) > 0
+		c.holds(mayLead == (heads[k] == 1) && heads[k] <= 1, "topic %s: key %s has %d heads, %d leases and %d that wait", name, k.name, heads[k], k.leases, len(k.waiting))
+		if k.head != nil && len(k.waiting) > 0 {
+			c.holds(!t.order(&k.waiting).Before(k.waiting[0], k.head), "topic %s: key %s has the head %s, before which %s comes", name, k.name, k.head.id, k.waiting[0].id)
+		}
+		c.holds(k.idle || !k.empty(), "topic %s: key %s is empty and is never forgotten", name, k.name)
 	}
 }
 

@@ -74,7 +74,7 @@ func (s *Store) claimThese(c punctual.Claim, now instant) []punctual.Delivery {
 			break
 		}
 		m := t.messages[id]
-		if m == nil || m.State(now.ms) != punctual.StateReady || t.lacksRoom(m) || s.end(t, m, now) {
+		if m == nil || m.State(now.ms) != punctual.StateReady || t.lacksRoom(m) || t.waits(m, now) || s.end(t, m, now) {
 			continue
 		}
 		s.lease(t, m, c.Lease, now)
@@ -133,21 +133,29 @@ func (s *Store) claimable(name string, now instant) *topic {
 
 // next returns the live message that a claim meets next, and the earliest time for that, in Unix
 // ms. Where the topic has as many leases as it may, that is the message whose lease ends first. The
-// time is never if there is no message.
+// time is never if there is no message. One whose lease has run out, while the rate of its key lets
+// no lease begin, gets a later turn.
 func (t *topic) next(now instant) (m *message, at int64) {
-	at = never
 	if len(t.live) > 0 {
-		m, at = t.live[0], t.live[0].At()
+		m = t.live[0]
 	}
 	if m != nil && t.lacksRoom(m) {
-		m, at = nil, never
+		m = nil
 		for l := range t.leased {
 			if m == nil || byTime.Before(l, m) {
-				m, at = l, l.At()
+				m = l
 			}
 		}
 	}
-	return m, max(at, t.opens(now))
+	if m == nil {
+		return nil, never
+	}
+	if m.when() <= now.ms && t.waits(m, now) {
+		m.turn = t.keyOpens(m.key, now)
+		t.move(m, &t.live)
+		return t.next(now)
+	}
+	return m, max(m.when(), t.opens(now))
 }
 
 // lacksRoom reports whether the message may not be leased because the topic has as many leases as
@@ -174,6 +182,10 @@ func (s *Store) lease(t *topic, m *message, length time.Duration, now instant) {
 	s.token++
 	m.delivered = now.ms
 	t.gate.Begin(t.settings.MaxRate, now.fine.UnixMicro(), 1)
+	if k := m.key; k != nil {
+		k.gate.Begin(t.settings.MaxKeyRate, now.fine.UnixMicro(), 1)
+		k.opened = now.ms
+	}
 	s.apply(t, m, lifecycle.Lease(&m.Message, s.token, length, &t.settings, now.ms), now)
 }
 

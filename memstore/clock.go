@@ -34,13 +34,14 @@ func (s *Store) step() {
 	if !stepped {
 		return
 	}
+	now := instant{fine: at.To, ms: storekit.Millis(at.To)}
 	step := lifecycle.Step{From: storekit.Millis(at.From), To: storekit.Millis(at.To)}
 	for _, t := range s.topics {
 		for _, m := range t.messages {
 			step.Carry(&m.Message)
 			m.delivered, _ = step.CarryEnd(m.delivered, 0)
 		}
-		byTime.Sort(t.live)
+		t.rearrange(now)
 		byTime.Sort(t.dead)
 		t.remembered.step(step)
 		t.records.step(step)

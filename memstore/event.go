@@ -13,7 +13,7 @@ func (s *Store) tell(m *message, e event.Event, now instant) {
 	s.token++                                     // the number of the event, so that the IDs of events are in the order of the events
 	s.seq++
 	n := storekit.EventMessage(&e, storekit.EventID("0", s.token), s.topics[m.topic].settings.EmitKeep)
-	s.put(&message{Message: lifecycle.New(&n, now.ms, now.ms), id: n.ID, topic: n.Topic, body: n.Body, created: now.ms, seq: s.seq})
+	s.put(&message{Message: lifecycle.New(&n, now.ms, now.ms), id: n.ID, topic: n.Topic, body: n.Body, created: now.ms, seq: s.seq}, now)
 	s.wakeClaims()
 }
 

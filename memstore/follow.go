@@ -128,12 +128,12 @@ func (s *Store) NextAt(topics ...string) (time.Time, bool) {
 	}
 	var next *message
 	for _, name := range topics {
-		if t := s.topics[name]; t != nil && len(t.live) > 0 && (next == nil || t.live[0].At() < next.At()) {
+		if t := s.topics[name]; t != nil && len(t.live) > 0 && (next == nil || t.live[0].when() < next.when()) {
 			next = t.live[0]
 		}
 	}
 	if next == nil {
 		return time.Time{}, false
 	}
-	return storekit.FromMillis(next.At()), true
+	return storekit.FromMillis(next.when()), true
 }

@@ -29,7 +29,7 @@ func (s *Store) Get(ctx context.Context, topic, id string) (punctual.Info, error
 	if m == nil {
 		return punctual.Info{}, fmt.Errorf("message %s in %s: %w", id, topic, punctual.ErrNotFound)
 	}
-	return m.info(now), nil
+	return s.topics[m.topic].info(m, now), nil
 }
 
 // List implements punctual.Inspector. Messages with equal times are in the order of their IDs. For
@@ -60,17 +60,17 @@ func (s *Store) List(ctx context.Context, q punctual.ListQuery) (punctual.Page, 
 		found = slices.DeleteFunc(found, func(m *message) bool { return order(m.place(now), after) <= 0 })
 	}
 	slices.SortFunc(found, func(a, b *message) int { return order(a.place(now), b.place(now)) })
-	p := pageOf(found, q.Limit, now)
+	p := s.pageOf(found, q.Limit, now)
 	if q.Bare {
 		storekit.DropBodies(p.Messages)
 	}
 	return p, nil
 }
 
-func pageOf(found []*message, limit int, now instant) punctual.Page {
+func (s *Store) pageOf(found []*message, limit int, now instant) punctual.Page {
 	p := punctual.Page{Messages: []punctual.Info{}}
 	for _, m := range found[:min(limit, len(found))] {
-		p.Messages = append(p.Messages, m.info(now))
+		p.Messages = append(p.Messages, s.topics[m.topic].info(m, now))
 	}
 	if len(found) > limit {
 		p.Next = found[limit-1].place(now).String()
@@ -182,13 +182,16 @@ func errNoTopic(name string) error {
 
 func (t *topic) stats(name string, now instant) punctual.TopicStats {
 	out := punctual.TopicStats{Topic: name, Dead: int64(len(t.dead)), Settings: copySettings(t.settings)}
-	for _, m := range t.live {
+	for m := range t.alive() {
 		switch m.State(now.ms) {
 		case punctual.StateLeased:
 			out.Leased++
 			continue
 		case punctual.StateReady:
 			out.Ready++
+			if t.waits(m, now) {
+				out.Waiting++
+			}
 		default:
 			out.Scheduled++
 		}
@@ -229,7 +232,7 @@ func (s *Store) Forecast(ctx context.Context, q punctual.ForecastQuery) (punctua
 }
 
 func (t *topic) forecast(f *punctual.Forecast, from, step int64, now instant) {
-	for _, m := range t.live {
+	for m := range t.alive() {
 		bucket := (m.At() - from) / step
 		switch {
 		case m.State(now.ms) != punctual.StateScheduled:
@@ -265,18 +268,28 @@ func (s *Store) Configure(ctx context.Context, topic string, p punctual.Settings
 		return punctual.Settings{}, err
 	}
 	was := punctual.DefaultSettings()
-	if t != nil {
-		was = t.settings
+	if of := s.keySettings(topic); of != nil {
+		was.Keyed = of.Keyed
 	}
-	changed, err := storekit.ApplySettings(was, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true, BoundsLeases: true})
+	var had *punctual.Settings
+	if t != nil {
+		was, had = t.settings, &t.settings
+	}
+	changed, err := storekit.ApplySettings(was, p, storekit.CanSet{Partitions: 1, KeepsFinished: true, Emits: true, BoundsLeases: true, Keys: true})
 	if err != nil {
 		return punctual.Settings{}, err
 	}
-	t = s.ensure(topic)
+	if err := storekit.CheckKeyedChange(topic, had, &changed); err != nil {
+		return punctual.Settings{}, err
+	}
+	t = s.ensure(topic, changed.Keyed)
 	t.settings = copySettings(changed)
 	t.bound(now)
+	if t.settings.Keyed {
+		t.rearrange(now)
+	}
 	for _, name := range storekit.GroupTopics(topic, &p) {
-		s.ensure(name)
+		s.ensure(name, changed.Keyed)
 	}
 	if p.Groups != nil {
 		s.arrivals.Tell()
@@ -302,7 +315,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	}
 	found := s.selected(q, now)
 	for _, m := range found {
-		t.remove(m)
+		t.remove(m, now)
 	}
 	return int64(len(found)), nil
 }

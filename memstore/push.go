@@ -33,6 +33,9 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 		return r
 	}
 	r.ID = m.id
+	if r.Err = storekit.CheckKeyed(n, s.keySettings(n.Topic)); r.Err != nil {
+		return r
+	}
 	t := s.existing(n.Topic, now)
 	if t != nil && t.settings.PushPaused {
 		r.Err = storekit.PausedError(n.Topic)
@@ -59,7 +62,7 @@ func (t *topic) holder(id string, now instant) lifecycle.Holder {
 
 // add stores a message that was pushed, and adds the event if its topic tells of it.
 func (s *Store) add(m *message, now instant) {
-	s.put(m)
+	s.put(m, now)
 	if e, tell := m.PushEvent(&s.topics[m.topic].settings, now.ms); tell {
 		s.tell(m, e, now)
 	}
@@ -67,25 +70,40 @@ func (s *Store) add(m *message, now instant) {
 
 // put stores a message, in the place of the one that has its ID. It makes the topic if there is
 // none.
-func (s *Store) put(m *message) {
-	t := s.ensure(m.topic)
+func (s *Store) put(m *message, now instant) {
+	t := s.ensure(m.topic, m.attributes.Key != "")
 	if old := t.messages[m.id]; old != nil {
-		t.remove(old)
+		t.remove(old, now)
 	}
-	t.add(m)
+	t.add(m, now)
 }
 
-// ensure returns a topic and makes it if there is none. With a companion it makes the topic that
-// the companion belongs to.
-func (s *Store) ensure(name string) *topic {
+// keySettings returns the settings that say whether messages of the topic may have keys: its own,
+// or while there is no such topic those of the one that it is a companion of. They are nil if there
+// is neither.
+func (s *Store) keySettings(name string) *punctual.Settings {
+	of, _ := storekit.Companion(name)
+	for _, name := range [...]string{name, of} {
+		if t := s.topics[name]; t != nil {
+			return &t.settings
+		}
+	}
+	return nil
+}
+
+// ensure returns a topic and makes it if there is none, with keys if keyed is true. With a
+// companion it makes the topic that the companion belongs to, and the companion has keys if that
+// topic has.
+func (s *Store) ensure(name string, keyed bool) *topic {
 	if t := s.topics[name]; t != nil {
 		return t
 	}
 	t := newTopic()
 	if parent, companion := storekit.Companion(name); companion != "" {
-		s.ensure(parent)
+		keyed = s.ensure(parent, keyed).settings.Keyed
 		s.arrivals.Tell()
 	}
+	t.settings.Keyed = keyed
 	s.made++
 	t.number = s.made
 	s.topics[name] = t

@@ -88,7 +88,7 @@ func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.enter(ctx)
-	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true}, err
+	return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true, Keys: true}, err
 }
 
 // Now returns the store's clock: the time of Options.Clock in whole milliseconds, except that it
@@ -168,8 +168,9 @@ func (s *Store) existing(name string, now instant) *topic {
 		return nil
 	}
 	for len(t.dead) > 0 && lifecycle.PastRetention(t.dead[0].Died, &t.settings, now.ms) {
-		t.remove(t.dead[0])
+		t.remove(t.dead[0], now)
 	}
+	t.forgetKeys(now)
 	t.remembered.sweep(now.ms)
 	t.records.sweep(now.ms)
 	if strings.HasSuffix(name, storekit.EventSuffix) {

@@ -12,15 +12,18 @@ import (
 )
 
 // topic has the settings, messages, finished IDs and finished records of a topic. Every message is
-// in messages and in exactly one of live and dead. An ID is in messages or in remembered, never in
-// both. The store's mu guards a topic and its messages.
+// in messages and in exactly one of live, dead and the waiting of its key. An ID is in messages or
+// in remembered, never in both. The store's mu guards a topic and its messages.
 type topic struct {
 	number   int64 // topics that were made later have greater numbers
 	settings punctual.Settings
 	messages map[string]*message
 	// live and dead are queues in the order byTime: live messages by the time at which they next
-	// need attention, dead ones by the time at which they died.
+	// need attention, dead ones by the time at which they died. Messages that wait for their key
+	// are in neither.
 	live, dead []*message
+	keys       map[string]*key
+	idle       []*key    // keys that had no message, in the order in which they lost the last one
 	swept      int       // the index in live at which sweepEvents has stopped
 	remembered keptUntil // the IDs of finished messages that are still in use
 	records    keptUntil // the finished records
@@ -34,6 +37,7 @@ func newTopic() *topic {
 	return &topic{
 		settings:   punctual.DefaultSettings(),
 		messages:   make(map[string]*message),
+		keys:       make(map[string]*key),
 		remembered: keptUntil{byID: make(map[string]*kept)},
 		records:    keptUntil{byID: make(map[string]*kept)},
 	}
@@ -52,8 +56,13 @@ type message struct {
 	delivered  int64 // when its last lease began, in Unix ms
 	failures   []punctual.Failure
 
+	key *key // nil for a message without one
+	// turn is when the turn of the head of a key comes, and when that of a leased message came. For
+	// one whose lease has run out it may be later: when the rate of its key lets a lease begin.
+	turn  int64
+	held  bool        // it counts in key.leases
 	seq   uint64      // grows with each push, so that messages with equal times are claimed in the order of their pushes
-	queue *[]*message // the queue of its topic that the message is in: live or dead
+	queue *[]*message // the queue that the message is in: its topic's live or dead, or its key's waiting
 	index int         // the place of the message in that queue
 }
 
@@ -67,7 +76,7 @@ func (m *message) public() punctual.Message {
 	return out
 }
 
-func (m *message) info(now instant) punctual.Info {
+func (t *topic) info(m *message, now instant) punctual.Info {
 	i := punctual.Info{
 		Message:         m.public(),
 		State:           m.State(now.ms),
@@ -75,6 +84,7 @@ func (m *message) info(now instant) punctual.Info {
 		Reason:          m.Reason,
 		Failures:        slices.Clone(m.failures),
 	}
+	i.Waiting = i.State == punctual.StateReady && t.waits(m, now)
 	switch i.State {
 	case punctual.StateLeased:
 		i.LeaseUntil = storekit.FromMillis(m.LeaseUntil)
@@ -85,22 +95,41 @@ func (m *message) info(now instant) punctual.Info {
 }
 
 func (m *message) delivery(now instant) punctual.Delivery {
-	return punctual.Delivery{
+	d := punctual.Delivery{
 		Message:    m.public(),
 		Token:      m.Token,
 		Delivered:  now.time(),
 		LeaseUntil: storekit.FromMillis(m.LeaseUntil),
 		Failures:   slices.Clone(m.failures),
 	}
+	if m.key != nil {
+		d.Turn = storekit.FromMillis(max(m.Due, m.turn))
+	}
+	return d
 }
 
 // add stores a live message whose ID no stored message has. If the ID is that of a finished
 // message, it is not remembered any more.
-func (t *topic) add(m *message) {
+func (t *topic) add(m *message, now instant) {
 	t.remembered.forget(m.id)
 	t.messages[m.id] = m
-	m.queue = &t.live
-	byTime.Push(m.queue, m)
+	m.key = t.keyOf(m.attributes.Key)
+	t.place(m, now)
+}
+
+// place moves a message to the queue to which it belongs by its facts, and lets the next of its key
+// have its turn.
+func (t *topic) place(m *message, now instant) {
+	m.unhead(now)
+	switch {
+	case m.Reason != "":
+		t.move(m, &t.dead)
+	case m.Token == 0 && m.key != nil:
+		t.move(m, &m.key.waiting)
+	default:
+		t.move(m, &t.live)
+	}
+	t.count(m, now)
 }
 
 // bound begins to keep leased, or stops that, as the settings ask for, and cuts the gate to the
@@ -113,29 +142,45 @@ func (t *topic) bound(now instant) {
 	case t.leased == nil:
 		t.leased = map[*message]struct{}{}
 		for _, m := range t.live {
-			t.count(m)
+			t.count(m, now)
 		}
 	}
 }
 
-// count notes whether a message of the topic has a lease.
-func (t *topic) count(m *message) {
-	if t.leased == nil {
-		return
-	}
-	if m.queue == &t.live && m.Token != 0 {
+// count notes whether a message of the topic has a lease, and arranges its key.
+func (t *topic) count(m *message, now instant) {
+	held := m.queue == &t.live && m.Token != 0
+	switch {
+	case t.leased == nil:
+	case held:
 		t.leased[m] = struct{}{}
-	} else {
+	default:
 		delete(t.leased, m)
 	}
+	k := m.key
+	if k == nil {
+		return
+	}
+	full := lifecycle.KeyFull(&t.settings, k.leases)
+	switch {
+	case held && !m.held:
+		k.leases++
+	case m.held && !held:
+		k.leases--
+	}
+	m.held = held
+	if full && !lifecycle.KeyFull(&t.settings, k.leases) {
+		k.opened = now.ms
+	}
+	t.arrange(k, now)
 }
 
 // remove removes a message and keeps neither its ID nor a finished record.
-func (t *topic) remove(m *message) {
+func (t *topic) remove(m *message, now instant) {
 	delete(t.messages, m.id)
-	byTime.Remove(m.queue, m)
-	m.queue = nil
-	t.count(m)
+	m.unhead(now)
+	t.move(m, nil)
+	t.count(m, now)
 }
 
 // apply carries out a decision about a message of the topic. Package lifecycle has changed the
@@ -146,39 +191,46 @@ func (s *Store) apply(t *topic, m *message, d lifecycle.Decision, now instant) {
 		m.failures = storekit.AddFailure(m.failures, d.Failure)
 	}
 	switch d.To {
-	case lifecycle.Waiting, lifecycle.Leased:
-		m.moveTo(&t.live)
-		t.count(m)
-	case lifecycle.Dead:
-		m.moveTo(&t.dead)
-		t.count(m)
+	case lifecycle.Waiting, lifecycle.Leased, lifecycle.Dead:
+		t.place(m, now)
 	case lifecycle.Finished:
-		t.remove(m)
+		t.remove(m, now)
 		t.keep(m, d.Outcome, now)
 	case lifecycle.Removed:
-		t.remove(m)
+		t.remove(m, now)
 	}
 	if e, tell := m.Event(d, &t.settings, m.delivered, now.ms); tell {
 		s.tell(m, e, now)
 	}
 }
 
-// moveTo moves a message to the place in a queue of its topic that its time gives it.
-func (m *message) moveTo(queue *[]*message) {
-	if m.queue == queue {
-		byTime.Fix(*queue, m)
+// move moves a message to its place in a queue, or out of its queue if queue is nil.
+func (t *topic) move(m *message, queue *[]*message) {
+	if m.queue == queue && queue != nil {
+		t.order(queue).Fix(*queue, m)
 		return
 	}
-	byTime.Remove(m.queue, m)
-	m.queue = queue
-	byTime.Push(m.queue, m)
+	if m.queue != nil {
+		t.order(m.queue).Remove(m.queue, m)
+	}
+	if m.queue = queue; queue != nil {
+		t.order(queue).Push(queue, m)
+	}
+}
+
+// when is when a message of live next needs attention, and when one of dead died.
+func (m *message) when() int64 {
+	if m.key == nil {
+		return m.At()
+	}
+	return max(m.At(), m.turn)
 }
 
 // byTime orders the queues of a topic by time, and messages with equal times by the order of their
 // pushes.
 var byTime = heap.Order[*message]{
 	Before: func(a, b *message) bool {
-		x, y := a.At(), b.At()
+		x, y := a.when(), b.when()
 		return x < y || x == y && a.seq < b.seq
 	},
 	Place: func(m *message) *int { return &m.index },

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func newPushing(s *Store, ms []punctual.NewMessage) *pushing {
 	for i := range ms {
 		m, r := &ms[i], &p.out[i]
 		r.ID, r.Topic = m.ID, m.Topic
-		if r.Err = storekit.CheckPush(m, s.opt.MaxBody); r.Err != nil {
+		if r.Err = cmp.Or(storekit.CheckPush(m, s.opt.MaxBody), storekit.CheckNoKey(m)); r.Err != nil {
 			continue
 		}
 		if _, r.Err = storekit.DueAt(now, m.Due, m.Delay); r.Err != nil {

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -36,7 +37,7 @@ type settling struct {
 func newSettling(s *Store, ss []punctual.Settlement) *settling {
 	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
 	for i := range ss {
-		c.out[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody)
+		c.out[i] = cmp.Or(storekit.CheckSettlement(&ss[i], s.opt.MaxBody), storekit.CheckNoKeys(&ss[i]))
 		if len(ss[i].Then) > 0 && c.then == nil {
 			c.then = newFollowUps(s, ss)
 		}

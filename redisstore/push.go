@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -86,7 +87,7 @@ type pushing struct {
 // check refuses a message that is not acceptable whatever the store's clock says. The script checks
 // delays, which count from that clock.
 func (s *Store) check(m *punctual.NewMessage) error {
-	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
+	if err := cmp.Or(storekit.CheckPush(m, s.opt.MaxBody), storekit.CheckNoKey(m)); err != nil {
 		return err
 	}
 	_, err := storekit.DueAt(time.Time{}, m.Due, 0)

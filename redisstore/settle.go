@@ -104,7 +104,7 @@ func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items 
 // checkSettlement refuses a settlement that is not acceptable whatever the store's clock says.
 // settle.lua checks delays, which count from that clock.
 func (s *Store) checkSettlement(x *punctual.Settlement) error {
-	if err := storekit.CheckSettlement(x, s.opt.MaxBody); err != nil {
+	if err := cmp.Or(storekit.CheckSettlement(x, s.opt.MaxBody), storekit.CheckNoKeys(x)); err != nil {
 		return err
 	}
 	if _, err := storekit.DueAt(time.Time{}, x.Due, 0); err != nil && !x.Due.IsZero() {

@@ -92,6 +92,7 @@ type Schedule struct {
 	DropExpired bool
 	Remember    time.Duration
 	Timeout     time.Duration
+	Key         string
 }
 
 // Limits of schedules.
@@ -302,12 +303,12 @@ func checkScheduleName(topic, name string) error {
 
 // Attributes returns the attributes that the messages of s get.
 func (s *Schedule) Attributes() storekit.Attributes {
-	return storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout}
+	return storekit.Attributes{Remember: s.Remember, Timeout: s.Timeout, Key: s.Key}
 }
 
 // SetAttributes has the messages of s get the attributes a.
 func (s *Schedule) SetAttributes(a storekit.Attributes) {
-	s.Remember, s.Timeout = a.Remember, a.Timeout
+	s.Remember, s.Timeout, s.Key = a.Remember, a.Timeout, a.Key
 }
 
 // errorf returns an error that names the schedule.

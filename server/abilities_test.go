@@ -25,7 +25,7 @@ func (a *able) Abilities(context.Context) (storekit.Abilities, error) {
 // before, or nothing at all: a client must not take the silence of a store for a lack of abilities.
 func TestAbilities(t *testing.T) {
 	r := newRig(t, nil)
-	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"any","emit":true,"bounds_leases":true}`)
+	r.ask("GET /v1", "").want(t, 200, `"abilities":{"follow":"any","emit":true,"bounds_leases":true,"keys":true}`)
 
 	plain := struct{ punctual.Store }{r.store}
 	r.Server = newServer(t, plain, nil)

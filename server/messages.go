@@ -78,7 +78,8 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 		return m, err
 	}
 	var given wire.Attributes
-	for _, f := range &wire.AttributeFields {
+	for i := range wire.AttributeFields {
+		f := &wire.AttributeFields[i]
 		*f.Member(&given) = wire.Given(c.param(f.Name))
 	}
 	a, err := given.Read()

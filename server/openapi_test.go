@@ -206,7 +206,7 @@ func TestDescribedWordsAreRead(t *testing.T) {
 // Every parameter of a query, but those that take any text, refuses a value that it cannot have,
 // and the error says which parameter it is.
 func TestEveryParameterIsRead(t *testing.T) {
-	free := []string{"after", "error", "id", "topic", "prefix", "suffix", "note", "mark"} // these take any text
+	free := []string{"after", "error", "id", "topic", "prefix", "suffix", "note", "mark", "key"} // these take any text
 	// Some parameters are read only beside another one.
 	beside := map[string]string{"at_local": "&zone=UTC", "zone": "&at_local=2026-11-20+09:00", "reschedule if_due": "&in=1h"}
 	tried := 0

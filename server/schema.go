@@ -51,6 +51,14 @@ func instant() object { return object{"type": "string", "format": "date-time"} }
 
 func length() object { return object{"type": "string", "examples": []string{"30s", "2h30m", "2d"}} }
 
+// attribute is the schema of an attribute of messages.
+func attribute(f *wire.AttributeField) object {
+	if f.Length() {
+		return length()
+	}
+	return object{"type": "string", "minLength": 1}
+}
+
 // tokenOfLease is the schema of the token of a lease, which is no number because many languages
 // round large ones.
 func tokenOfLease() object { return object{"type": "string", "pattern": "^-?[0-9]+$"} }
@@ -124,8 +132,8 @@ func members() map[string]object {
 		"Problem.status":            count(400, 599),
 		"Problem.code":              words(wire.Codes()...),
 	}
-	for _, f := range &wire.AttributeFields {
-		of["Attributes."+f.Name] = length()
+	for i := range wire.AttributeFields {
+		of["Attributes."+wire.AttributeFields[i].Name] = attribute(&wire.AttributeFields[i])
 	}
 	maps.Copy(of, scheduleMembers())
 	return of

@@ -24,6 +24,7 @@ import (
 //	value     as the tag says:
 //	          1 remember: uvarint, ms, not 0
 //	          2 timeout: uvarint, ms, not 0
+//	          3 key: the bytes, not none
 //
 // A store that writes blocks keeps their bytes as they came, so that the tags of a newer program
 // survive a retry by an older one.
@@ -31,33 +32,40 @@ type Attributes struct {
 	// Remember is NewMessage.Remember and Timeout NewMessage.Timeout. In the block they are rounded
 	// up to whole milliseconds.
 	Remember, Timeout time.Duration
+	// Key is NewMessage.Key. Unlike the others it has a part in the order of messages.
+	Key string
 }
 
 const (
 	tagRemember = 1
 	tagTimeout  = 2
+	tagKey      = 3
 )
 
 // NewAttributes returns the attributes of a message that is to be pushed.
 func NewAttributes(m *punctual.NewMessage) Attributes {
-	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
+	return Attributes{m.Remember, m.Timeout, m.Key}
 }
 
 // AttributesOf returns the attributes of a stored message.
 func AttributesOf(m *punctual.Message) Attributes {
-	return Attributes{Remember: m.Remember, Timeout: m.Timeout}
+	return Attributes{m.Remember, m.Timeout, m.Key}
 }
 
 // Whole returns the attributes as a block has them, in whole milliseconds. None may be negative.
 func (a Attributes) Whole() Attributes {
-	return Attributes{Remember: WholeMillis(a.Remember), Timeout: WholeMillis(a.Timeout)}
+	return Attributes{WholeMillis(a.Remember), WholeMillis(a.Timeout), a.Key}
 }
 
 // SetNew gives m the attributes a.
-func (a Attributes) SetNew(m *punctual.NewMessage) { m.Remember, m.Timeout = a.Remember, a.Timeout }
+func (a Attributes) SetNew(m *punctual.NewMessage) {
+	m.Remember, m.Timeout, m.Key = a.Remember, a.Timeout, a.Key
+}
 
 // Set gives m the attributes a.
-func (a Attributes) Set(m *punctual.Message) { m.Remember, m.Timeout = a.Remember, a.Timeout }
+func (a Attributes) Set(m *punctual.Message) {
+	m.Remember, m.Timeout, m.Key = a.Remember, a.Timeout, a.Key
+}
 
 // Check returns an ErrInvalid that says which attribute no push may have, or nil.
 func (a Attributes) Check() error {
@@ -66,6 +74,9 @@ func (a Attributes) Check() error {
 	}
 	if a.Timeout < 0 || a.Timeout > limits.MaxTimeout {
 		return Invalidf("timeout %v: use at most %v, or 0 for that of the worker", a.Timeout, limits.MaxTimeout)
+	}
+	if a.Key != "" {
+		return CheckKey(a.Key)
 	}
 	return nil
 }
@@ -78,6 +89,9 @@ func (a Attributes) Block() []byte {
 	}
 	if a.Timeout != 0 {
 		block = appendNumber(block, tagTimeout, uint64(CeilDuration(a.Timeout)))
+	}
+	if a.Key != "" {
+		block = append(binary.AppendUvarint(append(block, tagKey), uint64(len(a.Key))), a.Key...)
 	}
 	return block
 }
@@ -115,6 +129,8 @@ func ReadAttributes(block []byte) (a Attributes, err error) {
 			a.Remember, err = millisOf(value)
 		case tagTimeout:
 			a.Timeout, err = millisOf(value)
+		case tagKey:
+			a.Key = string(value)
 		}
 		if err != nil {
 			return Attributes{}, fmt.Errorf("attributes: tag %d: %w", tag, err)

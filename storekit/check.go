@@ -2,6 +2,7 @@ package storekit
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -24,8 +25,20 @@ func CheckID(id string) error {
 	return nil
 }
 
+// CheckKey returns an ErrInvalid unless key is 1 to 128 printable ASCII bytes without "~".
+func CheckKey(key string) error {
+	switch {
+	case key == "" || len(key) > limits.MaxKeyBytes:
+		return Invalidf("key has %d bytes: use 1 to %d", len(key), limits.MaxKeyBytes)
+	case strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r >= '~' }):
+		return Invalidf("key %q: use printable ASCII without ~", key)
+	}
+	return nil
+}
+
 // CheckPush returns an ErrInvalid or ErrTooLarge that says what is wrong with the message, or nil.
-// maxBody is the greatest length of a body that the store accepts, in bytes.
+// maxBody is the greatest length of a body that the store accepts, in bytes. Whether the topic
+// takes a key is not asked here; see CheckKeyed.
 func CheckPush(m *punctual.NewMessage, maxBody int) error {
 	if err := CheckTopic(m.Topic); err != nil {
 		return err

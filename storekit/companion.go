@@ -79,6 +79,8 @@ func CheckCompanionPatch(topic string, p *punctual.SettingsPatch) error {
 		return nil
 	case p.Partitions != nil:
 		return Invalidf("%s: a companion has the partitions of its topic: set those of %s", topic, parent)
+	case p.Keyed != nil:
+		return Invalidf("%s: a companion has keys if its topic has: set keyed of %s when it comes into being", topic, parent)
 	case p.Groups != nil:
 		return Invalidf("%s: a companion has no groups: set those of %s", topic, parent)
 	case p.PushPaused != nil:
@@ -99,6 +101,47 @@ func GroupTopics(topic string, p *punctual.SettingsPatch) (names []string) {
 		}
 	}
 	return names
+}
+
+// CheckKeyed returns an ErrInvalid if m has a key and its topic takes none: if set are the settings
+// of the topic, or of the topic that it is a companion of while it does not exist itself. They are
+// nil if neither exists; m then makes a topic with keys.
+func CheckKeyed(m *punctual.NewMessage, set *punctual.Settings) error {
+	if m.Key == "" || set == nil || set.Keyed {
+		return nil
+	}
+	return Invalidf("message with the key %q for %s, whose messages have no keys, which is fixed once a topic exists: push it to a topic that was made with keyed, or without a key", m.Key, m.Topic)
+}
+
+// CheckKeyedChange returns an ErrInvalid if the settings of a topic cannot become s because of what
+// they say of keys, or nil. A store with keys calls it with the settings that the topic has, or
+// with nil for a topic that does not exist, in one step with the change.
+func CheckKeyedChange(topic string, was, s *punctual.Settings) error {
+	switch {
+	case was != nil && s.Keyed != was.Keyed:
+		return Invalidf("topic %s: keyed is fixed once a topic exists: use another topic, or delete this one first", topic)
+	case !s.Keyed && (s.MaxKeyLeases > 0 || s.MaxKeyRate != limits.Rate{} || s.InOrder):
+		return Invalidf("topic %s has no keys, which bounds by key need: set keyed as well, before the topic exists", topic)
+	}
+	return nil
+}
+
+// CheckNoKey returns an ErrUnsupported if m has a key, for a store without keys (Abilities.Keys).
+func CheckNoKey(m *punctual.NewMessage) error {
+	if m.Key == "" {
+		return nil
+	}
+	return Errorf(punctual.ErrUnsupported, "message with the key %q: this store has no messages with keys", m.Key)
+}
+
+// CheckNoKeys is CheckNoKey for the follow-ups of a settlement.
+func CheckNoKeys(s *punctual.Settlement) error {
+	for i := range s.Then {
+		if err := CheckNoKey(&s.Then[i]); err != nil {
+			return FollowUpError(i, err)
+		}
+	}
+	return nil
 }
 
 // CheckDelete returns an ErrInvalid if the deletion of a topic would lose messages in silence, or

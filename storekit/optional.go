@@ -29,6 +29,8 @@ type Abilities struct {
 	// BoundsLeases: the store can bound how many messages of a topic are leased, at once and in a
 	// time (Settings.MaxLeases, Settings.MaxRate).
 	BoundsLeases bool
+	// Keys: messages may have keys (NewMessage.Key, Settings.Keyed).
+	Keys bool
 	// Duties tells that the server in front of the store does what package duty does, so that a
 	// Worker leaves it to the server.
 	Duties bool

@@ -78,7 +78,7 @@ func TestSettleForwardsWhatIsBeyondReach(t *testing.T) {
 	at := time.Date(2027, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	whole := punctual.NewMessage{
 		Topic: "invoice", ID: "A-17~invoice", Body: bytes.Repeat([]byte{0, 255}, limits.DefaultMaxBody/2), Headers: map[string]string{"k": "v\xff", storekit.ForwardHeader: "the user's own"},
-		Due: at, MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: 48 * time.Hour, Timeout: time.Minute, IfExists: punctual.IfExistsReplace, IfDue: at.Add(time.Hour),
+		Due: at, MaxAttempts: 3, ExpireAfter: time.Hour, DropExpired: true, Remember: 48 * time.Hour, Timeout: time.Minute, Key: "A-17", IfExists: punctual.IfExistsReplace, IfDue: at.Add(time.Hour),
 	}
 	for v, i := reflect.ValueOf(whole), 0; i < v.NumField(); i++ {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != (name == "Delay") { // Delay and Due exclude each other

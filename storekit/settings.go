@@ -19,14 +19,14 @@ type CanSet struct {
 	KeepsFinished bool
 	// Emits is Abilities.Emit.
 	Emits bool
-	// BoundsLeases is Abilities.BoundsLeases.
-	BoundsLeases bool
+	// BoundsLeases is Abilities.BoundsLeases, and Keys is Abilities.Keys.
+	BoundsLeases, Keys bool
 }
 
 // AllAbilities returns the abilities of a store that can do everything. With them ApplySettings
 // checks settings before it is known which store they are for.
 func AllAbilities() CanSet {
-	return CanSet{Partitions: limits.MaxPartitions, KeepsFinished: true, Emits: true, BoundsLeases: true}
+	return CanSet{Partitions: limits.MaxPartitions, KeepsFinished: true, Emits: true, BoundsLeases: true, Keys: true}
 }
 
 // ApplySettings returns s with the patch p applied. A value that is not allowed is an ErrInvalid
@@ -68,6 +68,8 @@ func (a CanSet) lack(row *settings.Setting, s *punctual.Settings) string {
 		return "this store tells of no events"
 	case row.Needs == settings.BoundedLeases && !a.BoundsLeases && !row.IsDefault(s):
 		return "this store cannot bound how many messages are leased, or not in a topic of several partitions"
+	case row.Needs == settings.KeyedTopics && !a.Keys && !row.IsDefault(s):
+		return "this store has no messages with keys"
 	}
 	return ""
 }

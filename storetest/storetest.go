@@ -162,6 +162,7 @@ func groups() []group {
 		{"expiry", expiryCases()},
 		{"bounds", boundCases()},
 		{"ids", idsCases()},
+		{"keys", keyCases()},
 		{"topics", topicCases()},
 		{"companions", companionCases()},
 		{"inspect", inspectCases()},

@@ -70,12 +70,13 @@ func (s *harness) defaults() punctual.Settings {
 // everySetting returns a patch that sets all settings. It goes through the fields by reflection, so
 // that a setting which is added later is among them. It leaves out those that the store cannot
 // change: Partitions in any case, FinishedRetention in a store that keeps no finished records, Emit
-// and EmitKeep in one that tells of no events, and the bounds of leases in one that has none.
+// and EmitKeep in one that tells of no events, the bounds of leases in one that has none, and what
+// is said of keys in one without them.
 func everySetting(s *harness) punctual.SettingsPatch {
 	s.Helper()
 	var p punctual.SettingsPatch
 	_, err := s.keeper()
-	can := map[string]bool{"FinishedRetention": err == nil, "Emit": s.abilities().Emit, "EmitKeep": s.abilities().Emit, "Partitions": false, "MaxLeases": s.abilities().BoundsLeases, "MaxRate": s.abilities().BoundsLeases}
+	can := map[string]bool{"FinishedRetention": err == nil, "Emit": s.abilities().Emit, "EmitKeep": s.abilities().Emit, "Partitions": false, "MaxLeases": s.abilities().BoundsLeases, "MaxRate": s.abilities().BoundsLeases, "Keyed": s.abilities().Keys, "MaxKeyLeases": s.abilities().Keys, "MaxKeyRate": s.abilities().Keys, "InOrder": s.abilities().Keys}
 	v := reflect.ValueOf(&p).Elem()
 	settings := v.NumField() - 1 // but not If
 	for i := range settings {

@@ -55,6 +55,8 @@ const (
 	// BoundedLeases is bounding how many messages are leased: see punctual.Settings.MaxLeases and
 	// MaxRate.
 	BoundedLeases
+	// KeyedTopics is delivering messages by their keys: see punctual.Settings.Keyed.
+	KeyedTopics
 )
 
 // Find returns the row of that name, or nil.

@@ -131,4 +131,36 @@ var Table = []*Setting{
 			form: rates,
 		},
 	},
+	{
+		Name: "keyed", About: "whether messages may have keys, which take turns", Fixed: true, Quiet: true, Needs: KeyedTopics,
+		kind: &field[bool]{
+			of:   func(s *punctual.Settings) *bool { return &s.Keyed },
+			in:   func(p *punctual.SettingsPatch) **bool { return &p.Keyed },
+			form: truths,
+		},
+	},
+	{
+		Name: "max_key_leases", About: "how many messages of one key may be leased at once", Zero: "no bound", Quiet: true, Needs: KeyedTopics,
+		kind: &field[int]{
+			of:   func(s *punctual.Settings) *int { return &s.MaxKeyLeases },
+			in:   func(p *punctual.SettingsPatch) **int { return &p.MaxKeyLeases },
+			form: counts, most: limits.MaxLeases,
+		},
+	},
+	{
+		Name: "max_key_rate", About: "how many leases of one key may begin in a time", Quiet: true, Needs: KeyedTopics,
+		kind: &field[limits.Rate]{
+			of:   func(s *punctual.Settings) *limits.Rate { return &s.MaxKeyRate },
+			in:   func(p *punctual.SettingsPatch) **limits.Rate { return &p.MaxKeyRate },
+			form: rates,
+		},
+	},
+	{
+		Name: "in_order", About: "whether the messages of a key are delivered one after the other, in order", Quiet: true, Needs: KeyedTopics,
+		kind: &field[bool]{
+			of:   func(s *punctual.Settings) *bool { return &s.InOrder },
+			in:   func(p *punctual.SettingsPatch) **bool { return &p.InOrder },
+			form: truths,
+		},
+	},
 }

@@ -195,6 +195,9 @@ func jsonClaimAnswer(out io.Writer, ds []punctual.Delivery) error {
 			w.raw(`,"drop_expired":true`)
 		}
 		w.attributes(storekit.AttributesOf(&d.Message))
+		if !d.Turn.IsZero() {
+			w.time(`,"turn":`, d.Turn)
+		}
 		if len(d.Failures) > 0 {
 			w.value(`,"failures":`, failuresOf(d.Failures))
 		}

@@ -18,30 +18,61 @@ type Attributes struct {
 	// Timeout is how long a handler may work on the message. Left out leaves that to whoever
 	// handles the message.
 	Timeout Given `json:"timeout,omitzero"`
+	// Key is what the bounds of the topic count together, such as a customer. Left out means a
+	// message without a key.
+	Key Given `json:"key,omitzero"`
 }
 
-// AttributeField is an attribute in the interfaces. Each is a length of time.
+// AttributeField is an attribute in the interfaces: a length of time or a text.
 type AttributeField struct {
 	// Name is that of the member in JSON, of the parameter in a query, and of the flag.
 	Name string
 	// Help says what the attribute is for.
 	Help string
-	// Member is where the attribute stands in a body of JSON, Value where a store has it.
+	// Member is where the attribute stands in a body of JSON.
 	Member func(*Attributes) *Given
-	Value  func(*storekit.Attributes) *time.Duration
+	// length or text is where a store has it, as its kind says; the other one is nil.
+	length func(*storekit.Attributes) *time.Duration
+	text   func(*storekit.Attributes) *string
+}
+
+// Length reports whether the attribute is a length of time.
+func (f *AttributeField) Length() bool { return f.length != nil }
+
+// Text returns the attribute as people write it, "" if it is not set.
+func (f *AttributeField) Text(a *storekit.Attributes) string {
+	if f.length != nil {
+		return DurationText(*f.length(a))
+	}
+	return *f.text(a)
+}
+
+// Set sets the attribute to what Text returns for it.
+func (f *AttributeField) Set(a *storekit.Attributes, text string) (err error) {
+	if f.length != nil {
+		*f.length(a), err = ParseDurationText(f.Name, text)
+		return err
+	}
+	*f.text(a) = text
+	return nil
 }
 
 // AttributeFields are all attributes, in the order in which people see them.
 var AttributeFields = [...]AttributeField{
 	{
-		"remember", "for how long after a message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)",
-		func(a *Attributes) *Given { return &a.Remember },
-		func(a *storekit.Attributes) *time.Duration { return &a.Remember },
+		Name: "remember", Help: "for how long after a message has finished a push of its ID is a duplicate (default: the duplicate window of the topic)",
+		Member: func(a *Attributes) *Given { return &a.Remember },
+		length: func(a *storekit.Attributes) *time.Duration { return &a.Remember },
 	},
 	{
-		"timeout", "for how long a handler may work on a message (default: as the worker says)",
-		func(a *Attributes) *Given { return &a.Timeout },
-		func(a *storekit.Attributes) *time.Duration { return &a.Timeout },
+		Name: "timeout", Help: "for how long a handler may work on a message (default: as the worker says)",
+		Member: func(a *Attributes) *Given { return &a.Timeout },
+		length: func(a *storekit.Attributes) *time.Duration { return &a.Timeout },
+	},
+	{
+		Name: "key", Help: "what the bounds of the topic count together, such as a customer (default: no key)",
+		Member: func(a *Attributes) *Given { return &a.Key },
+		text:   func(a *storekit.Attributes) *string { return &a.Key },
 	},
 }
 
@@ -56,8 +87,9 @@ func AttributeNames() []string {
 
 // attributesOf returns the attributes of a message as they stand in JSON.
 func attributesOf(a storekit.Attributes) (out Attributes) {
-	for _, f := range &AttributeFields {
-		*f.Member(&out) = Given(DurationText(*f.Value(&a)))
+	for i := range AttributeFields {
+		f := &AttributeFields[i]
+		*f.Member(&out) = Given(f.Text(&a))
 	}
 	return out
 }
@@ -65,8 +97,9 @@ func attributesOf(a storekit.Attributes) (out Attributes) {
 // Read returns the attributes as a store takes and returns them, or an ErrInvalid that names the
 // member.
 func (a Attributes) Read() (out storekit.Attributes, err error) {
-	for _, f := range &AttributeFields {
-		if *f.Value(&out), err = ParseDurationText(f.Name, string(*f.Member(&a))); err != nil {
+	for i := range AttributeFields {
+		f := &AttributeFields[i]
+		if err = f.Set(&out, string(*f.Member(&a))); err != nil {
 			return out, err
 		}
 	}
@@ -88,9 +121,9 @@ type Attribute struct{ Name, Value string }
 
 // AttributesToShow returns those attributes that are set.
 func AttributesToShow(a storekit.Attributes) (shown []Attribute) {
-	for _, f := range &AttributeFields {
-		if d := *f.Value(&a); d != 0 {
-			shown = append(shown, Attribute{f.Name, DurationText(d)})
+	for i := range AttributeFields {
+		if text := AttributeFields[i].Text(&a); text != "" {
+			shown = append(shown, Attribute{AttributeFields[i].Name, text})
 		}
 	}
 	return shown
@@ -98,9 +131,9 @@ func AttributesToShow(a storekit.Attributes) (shown []Attribute) {
 
 // attributes appends the members of a, as attributesOf spells them.
 func (w *jsonWriter) attributes(a storekit.Attributes) {
-	for _, f := range &AttributeFields {
-		if d := *f.Value(&a); d != 0 {
-			w.text(`,"`+f.Name+`":`, DurationText(d))
+	for i := range AttributeFields {
+		if text := AttributeFields[i].Text(&a); text != "" {
+			w.text(`,"`+AttributeFields[i].Name+`":`, text)
 		}
 	}
 }
@@ -110,9 +143,9 @@ func compactAttributes(a storekit.Attributes) *compact.Attributes {
 	if a == (storekit.Attributes{}) {
 		return nil
 	}
-	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout)}
+	return &compact.Attributes{RememberNs: int64(a.Remember), TimeoutNs: int64(a.Timeout), Key: a.Key}
 }
 
 func readCompactAttributes(a *compact.Attributes) storekit.Attributes {
-	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs())}
+	return storekit.Attributes{Remember: time.Duration(a.GetRememberNs()), Timeout: time.Duration(a.GetTimeoutNs()), Key: a.GetKey()}
 }

@@ -77,6 +77,9 @@ type Delivery struct {
 	Expires     Time `json:"expires,omitzero"`
 	DropExpired bool `json:"drop_expired,omitzero"`
 	Attributes
+	// Turn is when the turn of the message had come, in a topic with keys. It is left out for a
+	// message without a key.
+	Turn     Time      `json:"turn,omitzero"`
 	Failures []Failure `json:"failures,omitzero"`
 }
 
@@ -87,7 +90,7 @@ func DeliveryOf(d *punctual.Delivery) Delivery {
 		Due: Time(d.Due), FirstDue: Time(d.FirstDue), Created: Time(d.Created), Delivered: Time(d.Delivered),
 		LateMS: max(0, d.Late().Milliseconds()), TotalLateMS: max(0, d.TotalLate().Milliseconds()),
 		LeaseUntil: Time(d.LeaseUntil), Attempt: d.Attempt, MaxAttempts: d.MaxAttempts,
-		Expires: Time(d.Expires), DropExpired: d.DropExpired, Attributes: attributesOf(storekit.AttributesOf(&d.Message)), Failures: failuresOf(d.Failures),
+		Expires: Time(d.Expires), DropExpired: d.DropExpired, Attributes: attributesOf(storekit.AttributesOf(&d.Message)), Turn: Time(d.Turn), Failures: failuresOf(d.Failures),
 	}
 }
 
@@ -102,7 +105,7 @@ func (d *Delivery) Delivery() (punctual.Delivery, error) {
 			Attempt: d.Attempt, MaxAttempts: d.MaxAttempts, Created: time.Time(d.Created), Expires: time.Time(d.Expires),
 			DropExpired: d.DropExpired,
 		},
-		Token: d.Token, Delivered: time.Time(d.Delivered), LeaseUntil: time.Time(d.LeaseUntil), Failures: failures(d.Failures),
+		Token: d.Token, Delivered: time.Time(d.Delivered), LeaseUntil: time.Time(d.LeaseUntil), Turn: time.Time(d.Turn), Failures: failures(d.Failures),
 	}
 	a.Set(&out.Message)
 	return out, cmp.Or(err, err2)

@@ -366,7 +366,7 @@ func compactClaimAnswer(ds []punctual.Delivery) ([]byte, error) {
 			Topic: d.Topic, Id: d.ID, Body: d.Body, HeaderNames: h.names, HeaderValues: h.values, BinaryHeaders: h.binary, Token: d.Token,
 			DueMs: d.Due.UnixMilli(), FirstDueMs: d.FirstDue.UnixMilli(), CreatedMs: d.Created.UnixMilli(), DeliveredMs: d.Delivered.UnixMilli(),
 			LeaseUntilMs: d.LeaseUntil.UnixMilli(), Attempt: int64(d.Attempt), MaxAttempts: int64(d.MaxAttempts), ExpiresMs: millis(d.Expires),
-			DropExpired: d.DropExpired, Attributes: compactAttributes(storekit.AttributesOf(&d.Message)),
+			DropExpired: d.DropExpired, Attributes: compactAttributes(storekit.AttributesOf(&d.Message)), TurnMs: millis(d.Turn),
 		}
 		for _, f := range d.Failures {
 			p.Failures = append(p.Failures, &compact.Failure{Attempt: int64(f.Attempt), AtMs: f.At.UnixMilli(), Error: f.Error})
@@ -399,7 +399,9 @@ func decodeCompactClaimAnswer(data []byte) (ds []punctual.Delivery, err error) {
 		if d.Headers, err = h.read(); err != nil {
 			return err
 		}
-		d.Expires, err = givenTime(p.ExpiresMs)
+		if d.Expires, err = givenTime(p.ExpiresMs); err == nil {
+			d.Turn, err = givenTime(p.TurnMs)
+		}
 		return err
 	})
 	return ds, err

@@ -48,6 +48,8 @@ type Abilities struct {
 	// BoundsLeases tells that topics can bound how many messages are leased (the settings
 	// max_leases and max_rate).
 	BoundsLeases bool `json:"bounds_leases,omitzero"`
+	// Keys tells that messages can have keys (the setting keyed).
+	Keys bool `json:"keys,omitzero"`
 	// Duties says that the server does what any process may do for the store, such as copying for
 	// groups.
 	Duties bool `json:"duties,omitzero"`
@@ -55,7 +57,7 @@ type Abilities struct {
 
 // AbilitiesOf returns a for an answer.
 func AbilitiesOf(a storekit.Abilities) *Abilities {
-	return &Abilities{Follow: a.Follow.String(), Emit: a.Emit, BoundsLeases: a.BoundsLeases, Duties: a.Duties}
+	return &Abilities{Follow: a.Follow.String(), Emit: a.Emit, BoundsLeases: a.BoundsLeases, Keys: a.Keys, Duties: a.Duties}
 }
 
 // StoreAbilities returns what the server's store can do. A reach that this program does not know
@@ -66,7 +68,7 @@ func (i *Info) StoreAbilities() (out storekit.Abilities, err error) {
 	if i.Abilities == nil {
 		return out, fmt.Errorf("the server does not know at the moment what its store can do: %w", punctual.ErrUnreachable)
 	}
-	out.Emit, out.BoundsLeases, out.Duties = i.Abilities.Emit, i.Abilities.BoundsLeases, i.Abilities.Duties
+	out.Emit, out.BoundsLeases, out.Keys, out.Duties = i.Abilities.Emit, i.Abilities.BoundsLeases, i.Abilities.Keys, i.Abilities.Duties
 	for r := storekit.ReachNone; r <= storekit.ReachAny; r++ {
 		if r.String() == i.Abilities.Follow {
 			out.Follow = r

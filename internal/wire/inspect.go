@@ -26,6 +26,7 @@ type Message struct {
 	Attributes
 	LeaseUntil      Time                 `json:"lease_until,omitzero"`
 	CancelRequested bool                 `json:"cancel_requested,omitzero"`
+	Waiting         bool                 `json:"waiting,omitzero"`
 	Died            Time                 `json:"died,omitzero"`
 	Reason          punctual.DeathReason `json:"reason,omitzero"`
 	Failures        []Failure            `json:"failures,omitzero"`
@@ -38,7 +39,7 @@ func MessageOf(m *punctual.Info) Message {
 		Due: Time(m.Due), FirstDue: Time(m.FirstDue), Created: Time(m.Created),
 		Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Expires: Time(m.Expires), DropExpired: m.DropExpired,
 		Attributes: attributesOf(storekit.AttributesOf(&m.Message)),
-		LeaseUntil: Time(m.LeaseUntil), CancelRequested: m.CancelRequested, Died: Time(m.Died), Reason: m.Reason,
+		LeaseUntil: Time(m.LeaseUntil), CancelRequested: m.CancelRequested, Waiting: m.Waiting, Died: Time(m.Died), Reason: m.Reason,
 		Failures: failuresOf(m.Failures),
 	}
 }
@@ -64,7 +65,7 @@ func (m *Message) Info() (punctual.Info, error) {
 			Attempt: m.Attempt, MaxAttempts: m.MaxAttempts, Created: time.Time(m.Created), Expires: time.Time(m.Expires),
 			DropExpired: m.DropExpired,
 		},
-		State: state, LeaseUntil: time.Time(m.LeaseUntil), CancelRequested: m.CancelRequested,
+		State: state, LeaseUntil: time.Time(m.LeaseUntil), CancelRequested: m.CancelRequested, Waiting: m.Waiting,
 		Died: time.Time(m.Died), Reason: m.Reason, Failures: failures(m.Failures),
 	}
 	a.Set(&out.Message)
@@ -103,19 +104,21 @@ func (p *Page) Page() (punctual.Page, error) {
 
 // Topic is the counts and settings of a topic.
 type Topic struct {
-	Topic     string   `json:"topic"`
-	Scheduled int64    `json:"scheduled"`
-	Ready     int64    `json:"ready"`
-	Leased    int64    `json:"leased"`
-	Dead      int64    `json:"dead"`
-	NextDue   Time     `json:"next_due,omitzero"`
-	Settings  Settings `json:"settings"`
+	Topic     string `json:"topic"`
+	Scheduled int64  `json:"scheduled"`
+	Ready     int64  `json:"ready"`
+	Leased    int64  `json:"leased"`
+	Dead      int64  `json:"dead"`
+	// Waiting is how many of the ready ones wait for their keys.
+	Waiting  int64    `json:"waiting,omitzero"`
+	NextDue  Time     `json:"next_due,omitzero"`
+	Settings Settings `json:"settings"`
 }
 
 // TopicOf returns s for an answer.
 func TopicOf(s punctual.TopicStats) Topic {
 	return Topic{
-		Topic: s.Topic, Scheduled: s.Scheduled, Ready: s.Ready, Leased: s.Leased, Dead: s.Dead,
+		Topic: s.Topic, Scheduled: s.Scheduled, Ready: s.Ready, Leased: s.Leased, Dead: s.Dead, Waiting: s.Waiting,
 		NextDue: Time(s.NextDue), Settings: SettingsOf(s.Settings),
 	}
 }
@@ -124,7 +127,7 @@ func TopicOf(s punctual.TopicStats) Topic {
 func (t *Topic) Stats() (punctual.TopicStats, error) {
 	settings, err := t.Settings.Settings()
 	return punctual.TopicStats{
-		Topic: t.Topic, Scheduled: t.Scheduled, Ready: t.Ready, Leased: t.Leased, Dead: t.Dead,
+		Topic: t.Topic, Scheduled: t.Scheduled, Ready: t.Ready, Leased: t.Leased, Dead: t.Dead, Waiting: t.Waiting,
 		NextDue: time.Time(t.NextDue), Settings: settings,
 	}, err
 }

@@ -12,6 +12,24 @@ func Full(set *punctual.Settings, leases int) bool {
 	return set.MaxLeases > 0 && leases >= set.MaxLeases
 }
 
+// KeyFull is Full for the messages of one key.
+func KeyFull(set *punctual.Settings, leases int) bool {
+	bound := set.MaxKeyLeases
+	if set.InOrder {
+		bound = 1
+	}
+	return bound > 0 && leases >= bound
+}
+
+// BeforeInKey reports whether a comes before b among the messages of a key without leases. Equal
+// ones come in the order of their pushes, which the caller knows.
+func BeforeInKey(set *punctual.Settings, a, b *Message) bool {
+	if set.InOrder {
+		return a.FirstDue < b.FirstDue
+	}
+	return a.Due < b.Due
+}
+
 // Gate is what a store keeps for a rate, in Unix microseconds: an interval of the rate behind the
 // last lease for each lease that was early. It is in the past when leases may begin at once, and 0
 // before the first one.

@@ -620,14 +620,14 @@ func (w *Workload) someSettings(r *rand.Rand) punctual.SettingsPatch {
 // recordRetention is for how long finished records are kept: longer than any run takes.
 const recordRetention = 30 * 24 * time.Hour
 
-// wholePatch returns a patch that sets every setting as in s, except Partitions, which are fixed
-// once the topic exists.
+// wholePatch returns a patch that sets every setting as in s, except Partitions and Keyed, which
+// are fixed once the topic exists.
 func wholePatch(s punctual.Settings) punctual.SettingsPatch {
 	return punctual.SettingsPatch{
 		Lease: &s.Lease, MaxAttempts: &s.MaxAttempts, Backoff: &s.Backoff, DeadRetention: &s.DeadRetention,
 		DedupeWindow: &s.DedupeWindow, FinishedRetention: &s.FinishedRetention, Emit: &s.Emit, EmitKeep: &s.EmitKeep,
 		PushPaused: &s.PushPaused, DeliveryPaused: &s.DeliveryPaused, Groups: &s.Groups, LateAfter: &s.LateAfter,
-		MaxLeases: &s.MaxLeases, MaxRate: &s.MaxRate,
+		MaxLeases: &s.MaxLeases, MaxRate: &s.MaxRate, MaxKeyLeases: &s.MaxKeyLeases, MaxKeyRate: &s.MaxKeyRate, InOrder: &s.InOrder,
 	}
 }
 

@@ -3,6 +3,7 @@
 package attributesrig
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -15,10 +16,14 @@ func Full(t testing.TB) (a storekit.Attributes) {
 	t.Helper()
 	all := reflect.ValueOf(&a).Elem()
 	for i := range all.NumField() {
-		if all.Field(i).Type() != reflect.TypeFor[time.Duration]() {
+		switch all.Field(i).Type() {
+		case reflect.TypeFor[time.Duration]():
+			all.Field(i).SetInt(int64(time.Duration(i+1) * time.Minute))
+		case reflect.TypeFor[string]():
+			all.Field(i).SetString(fmt.Sprintf("value-%d", i+1))
+		default:
 			t.Fatalf("say here which value the attribute %s gets", all.Type().Field(i).Name)
 		}
-		all.Field(i).SetInt(int64(time.Duration(i+1) * time.Minute))
 	}
 	return a
 }

@@ -504,6 +504,7 @@ type Attributes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RememberNs    int64                  `protobuf:"varint,1,opt,name=remember_ns,json=rememberNs,proto3" json:"remember_ns,omitempty"`
 	TimeoutNs     int64                  `protobuf:"varint,2,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +551,13 @@ func (x *Attributes) GetTimeoutNs() int64 {
 		return x.TimeoutNs
 	}
 	return 0
+}
+
+func (x *Attributes) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // The answer to a PushRequest: a result for each message, in their order.
@@ -817,6 +825,7 @@ type Delivery struct {
 	DropExpired   bool                   `protobuf:"varint,16,opt,name=drop_expired,json=dropExpired,proto3" json:"drop_expired,omitempty"`
 	Attributes    *Attributes            `protobuf:"bytes,17,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	Failures      []*Failure             `protobuf:"bytes,18,rep,name=failures,proto3" json:"failures,omitempty"`
+	TurnMs        *int64                 `protobuf:"varint,19,opt,name=turn_ms,json=turnMs,proto3,oneof" json:"turn_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +984,13 @@ func (x *Delivery) GetFailures() []*Failure {
 		return x.Failures
 	}
 	return nil
+}
+
+func (x *Delivery) GetTurnMs() int64 {
+	if x != nil && x.TurnMs != nil {
+		return *x.TurnMs
+	}
+	return 0
 }
 
 type Failure struct {
@@ -1296,13 +1312,14 @@ const file_punctual_proto_rawDesc = "" +
 	"_if_due_ms\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"L\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"^\n" +
 	"\n" +
 	"Attributes\x12\x1f\n" +
 	"\vremember_ns\x18\x01 \x01(\x03R\n" +
 	"rememberNs\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x02 \x01(\x03R\ttimeoutNs\"?\n" +
+	"timeout_ns\x18\x02 \x01(\x03R\ttimeoutNs\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"?\n" +
 	"\n" +
 	"PushAnswer\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.punctual.v1.PushResultR\aresults\"\xe4\x01\n" +
@@ -1321,7 +1338,7 @@ const file_punctual_proto_rawDesc = "" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x1a\n" +
 	"\bdefinite\x18\x04 \x01(\bR\bdefinite\"@\n" +
 	"\vClaimAnswer\x121\n" +
-	"\bmessages\x18\x01 \x03(\v2\x15.punctual.v1.DeliveryR\bmessages\"\xfd\x04\n" +
+	"\bmessages\x18\x01 \x03(\v2\x15.punctual.v1.DeliveryR\bmessages\"\xa7\x05\n" +
 	"\bDelivery\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -1346,8 +1363,11 @@ const file_punctual_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x11 \x01(\v2\x17.punctual.v1.AttributesR\n" +
 	"attributes\x120\n" +
-	"\bfailures\x18\x12 \x03(\v2\x14.punctual.v1.FailureR\bfailuresB\r\n" +
-	"\v_expires_ms\"N\n" +
+	"\bfailures\x18\x12 \x03(\v2\x14.punctual.v1.FailureR\bfailures\x12\x1c\n" +
+	"\aturn_ms\x18\x13 \x01(\x03H\x01R\x06turnMs\x88\x01\x01B\r\n" +
+	"\v_expires_msB\n" +
+	"\n" +
+	"\b_turn_ms\"N\n" +
 	"\aFailure\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x03R\aattempt\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x14\n" +

@@ -300,7 +300,7 @@ func (c *copier) settings(ctx context.Context, t *copiedTopic) error {
 		}
 	}
 	if isCompanion(t.Topic) {
-		p.Partitions, p.Groups = nil, nil // it has the partitions of its topic, and no groups
+		p.Partitions, p.Keyed, p.Groups = nil, nil, nil // it has the partitions of its topic, keys if that has, and no groups
 		if s.Emit == 0 {
 			p.Emit = nil // only the topic of a group may have it
 		}

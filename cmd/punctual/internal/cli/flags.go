@@ -61,8 +61,16 @@ func durationTextVar(flags *pflag.FlagSet, p *wire.Given, name, usage string) {
 
 // attributeFlags adds the flags of push and of schedule put for the attributes of a message.
 func attributeFlags(flags *pflag.FlagSet, a *wire.Attributes) {
-	for _, f := range &wire.AttributeFields {
-		durationTextVar(flags, f.Member(a), f.Name, f.Help)
+	for i := range wire.AttributeFields {
+		f := &wire.AttributeFields[i]
+		if f.Length() {
+			durationTextVar(flags, f.Member(a), f.Name, f.Help)
+			continue
+		}
+		parsedVar(flags, f.Member(a), f.Name, f.Help, "text", func(s string) (given wire.Given, err error) {
+			err = given.UnmarshalText([]byte(s))
+			return given, err
+		})
 	}
 }
 

@@ -19,14 +19,16 @@ func TestEverySettingIsOnTheCommandLine(t *testing.T) {
 		r := newRig(t)
 		want := punctual.DefaultSettings()
 		var p punctual.SettingsPatch
-		line := []string{"topic", "set", "t", "--" + row.Flag(), values[row.Kind()]}
+		line := []string{"topic", "set", "t", "--" + row.Flag() + "=" + values[row.Kind()]}
 		value := values[row.Kind()]
 		switch {
 		case row.Pause: // by a command of its own
 			line = []string{"topic", "pause", "t", "--" + strings.TrimSuffix(row.Flag(), "-paused")}
 			r.run("topic", "set", "t", "--lease", "30s").ok()
 		case row.Needs == settings.DividedTopics: // a store in memory has one partition
-			line[4], value = row.Default(), row.Default()
+			line[3], value = "--"+row.Flag()+"="+row.Default(), row.Default()
+		case row.Needs == settings.KeyedTopics && !row.Fixed: // they need a topic with keys
+			line, want.Keyed = append(line, "--keyed"), true
 		}
 		if err := row.Parse(&p, value); err != nil {
 			t.Fatal(err)

@@ -123,7 +123,10 @@ acked, cancelled or dropped fired, when, and how late. Its body is not kept.`,
 	})
 	for _, row := range settings.Table {
 		if !row.Pause {
-			cmd.Flags().Var(&settingFlag{row, &p}, row.Flag(), row.Usage())
+			f := cmd.Flags().VarPF(&settingFlag{row, &p}, row.Flag(), "", row.Usage())
+			if row.Kind() == settings.Truth {
+				f.NoOptDefVal = "true"
+			}
 		}
 	}
 	return cmd
@@ -151,7 +154,12 @@ func (f *settingFlag) String() string {
 }
 
 // Type is the word for the value in a command's help.
-func (f *settingFlag) Type() string { return f.row.Kind().String() }
+func (f *settingFlag) Type() string {
+	if f.row.Kind() == settings.Truth {
+		return "bool" // so that help shows no value
+	}
+	return f.row.Kind().String()
+}
 
 func newTopicShow(a *app) *cobra.Command {
 	return &cobra.Command{

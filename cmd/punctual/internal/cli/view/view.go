@@ -105,6 +105,9 @@ func MessageRows(m *punctual.Info, at func(time.Time) string) (rows Rows) {
 	rows.Number("max attempts", int64(m.MaxAttempts))
 	rows.Time("expires", m.Expires, at)
 	rows.Time("lease until", m.LeaseUntil, at)
+	if m.Key != "" {
+		rows.Add("key", m.Key+map[bool]string{true: ", for which the message waits"}[m.Waiting])
+	}
 	if m.CancelRequested {
 		rows.Add("cancel", "asked for; no further attempt")
 	}
