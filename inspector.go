@@ -104,7 +104,8 @@ type TopicStats struct {
 	// Waiting is how many of the ready messages wait for their keys (Info.Waiting).
 	Waiting int64
 	// NextDue is the earliest due time of the scheduled and ready messages; zero when there are
-	// none.
+	// none. Messages that wait for their keys do not count. One with a key counts from its turn, so
+	// that a wait for the key is no lateness.
 	NextDue  time.Time
 	Settings Settings
 }

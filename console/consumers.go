@@ -73,13 +73,15 @@ func (c *Console) whoClaims() func(context.Context, string) (storekit.Consumers,
 }
 
 // whyItWaits returns a sentence that says why ready messages of a topic are not delivered, as far
-// as the console knows, otherwise "". What Observer has observed is not asked, because an observer
-// does not see claims that wait.
-func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
+// as the console knows, otherwise "". leased is how many of its messages are leased. What Observer
+// has observed is not asked, because an observer does not see claims that wait.
+func (c *call) whyItWaits(topic string, s *punctual.Settings, leased int64) (string, error) {
 	text := c.look.language.text
 	switch {
 	case s.DeliveryPaused:
 		return c.whoPaused(topic)
+	case s.MaxLeases > 0 && leased >= int64(s.MaxLeases):
+		return text("waits.bound", leased, s.MaxLeases), nil
 	case len(s.Groups) > 0:
 		return text("waits.groups", strings.Join(s.Groups, ", ")), nil
 	case c.console.options.Consumers == nil && c.console.reporter == nil:
@@ -97,6 +99,19 @@ func (c *call) whyItWaits(topic string, s *punctual.Settings) (string, error) {
 		return "", nil
 	}
 	return text("waits.busy", len(all.All), stamp(all.First(0).Others.NextEnd, c.look.zone)), nil
+}
+
+// leasedOf returns how many messages of a topic with a bound of leases are leased; 0 for a topic
+// without one, whose messages are not counted.
+func (c *call) leasedOf(topic string, s *punctual.Settings) (int64, error) {
+	if s.MaxLeases == 0 {
+		return 0, nil
+	}
+	stats, err := c.inspector.Stats(c.r.Context(), topic)
+	if err != nil {
+		return 0, fmt.Errorf("count the leases of %s: %w", topic, err)
+	}
+	return stats.Leased, nil
 }
 
 // whoPaused returns the sentence about a paused topic, with who paused it and when if the audit log

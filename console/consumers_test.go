@@ -95,8 +95,33 @@ func TestWhyItWaits(t *testing.T) {
 	r.sent("/topics/t/pause", url.Values{"what": {"delivery"}, "pause": {"false"}})
 	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused = true })
 	says("paused by somebody whom the audit log does not know", "Why it waits: deliveries from this topic are paused.")
-	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused, s.Groups = false, []string{"mail", "billing"} })
+	r.configure("t", func(s *punctual.Settings) { s.DeliveryPaused, s.MaxLeases = false, 1 })
+	r.push("t", "leased", 0, func(m *punctual.NewMessage) { m.Due = noon.Add(-time.Hour) })
+	if ds, err := r.store.Claim(t.Context(), punctual.Claim{Topics: []string{"t"}, Max: 2}); err != nil || len(ds) != 1 || ds[0].ID != "leased" {
+		t.Fatal(ds, err)
+	}
+	says("at its bound", "Why it waits: 1 of 1 messages of the topic are at work, which is as many as may be leased at once.")
+	r.configure("t", func(s *punctual.Settings) { s.MaxLeases, s.Groups = 0, []string{"mail", "billing"} })
 	says("copied first", "Why it waits: it is copied to the groups of the topic (mail, billing) first, which a process that does the duties has not done yet.")
+}
+
+// The pages of a topic with keys say what waits for them.
+func TestItWaitsForItsKey(t *testing.T) {
+	r := newRig(t, nil)
+	for _, id := range []string{"first", "second", "third"} {
+		r.push("calls", id, 0, func(m *punctual.NewMessage) { m.Key = "c7" })
+	}
+	for path, want := range map[string]string{
+		"/topics/calls":                 "Why it waits: 2 ready messages wait for their keys.",
+		"/topics/calls/messages/second": "Why it waits: others of its key c7 come first, or as many of them are at work as may be.",
+	} {
+		if text := wordsOf(r.page(path)); !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q: %s", path, want, text)
+		}
+	}
+	if text := wordsOf(r.page("/topics/calls/messages/first")); strings.Contains(text, "its key") {
+		t.Errorf("the first of its key waits for it: %s", text)
+	}
 }
 
 // A console that is mounted in a program shows how many leases the program's own handlers hold,

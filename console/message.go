@@ -79,8 +79,15 @@ func (c *call) showMessage() (err error) {
 	}
 	p.Row = c.row(&p.Info, p.Now, p.Settings)
 	if p.Info.State == punctual.StateReady {
-		if p.Waits, err = c.whyItWaits(topic, &p.Settings); err != nil {
+		leased, err := c.leasedOf(topic, &p.Settings)
+		if err != nil {
 			return err
+		}
+		if p.Waits, err = c.whyItWaits(topic, &p.Settings, leased); err != nil {
+			return err
+		}
+		if p.Waits == "" && p.Info.Waiting {
+			p.Waits = c.look.language.text("waits.key", p.Info.Key)
 		}
 	}
 	p.History = history(&p.Info, p.Now)

@@ -59,8 +59,11 @@ func (c *call) showTopic() error {
 		return err
 	}
 	if v.Stats.Ready > 0 {
-		if p.Waits, err = c.whyItWaits(topic, &v.settings); err != nil {
+		if p.Waits, err = c.whyItWaits(topic, &v.settings, v.Stats.Leased); err != nil {
 			return err
+		}
+		if p.Waits == "" && v.Stats.Waiting > 0 {
+			p.Waits = c.look.language.text("waits.keys", v.Stats.Waiting)
 		}
 	}
 	if state == punctual.StateDead && (v.Stats.Dead > 0 || v.Partial) {

@@ -195,7 +195,15 @@ func (t *topic) stats(name string, now instant) punctual.TopicStats {
 		default:
 			out.Scheduled++
 		}
-		if due := storekit.FromMillis(m.Due); out.NextDue.IsZero() || due.Before(out.NextDue) {
+		at := m.Due
+		switch {
+		case m.key == nil:
+		case m.queue == &m.key.waiting:
+			continue
+		case m.Token == 0:
+			at = m.when()
+		}
+		if due := storekit.FromMillis(at); out.NextDue.IsZero() || due.Before(out.NextDue) {
 			out.NextDue = due
 		}
 	}

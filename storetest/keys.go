@@ -591,8 +591,16 @@ func keyNotLate(s *harness) {
 	s.pushKeys("a~1", "a~2", "a~3")
 	d := s.one(orders)
 	s.advance(20 * time.Second)
+	nextDue := func(when string, want time.Time) {
+		s.Helper()
+		if st, err := s.inspector().Stats(s.ctx, orders); err != nil || !st.NextDue.Equal(want) {
+			s.fail("%s, the next due time is %v, %v; want %v", when, st.NextDue, err, want)
+		}
+	}
+	nextDue("with two that wait for their key", time.Time{})
 	s.ack(d)
 	freed := s.now()
+	nextDue("after an ack 20s later", freed)
 	s.advance(3 * time.Second)
 	if d = s.one(orders); !d.Turn.Equal(freed) || d.ReadyFor() != 3*time.Second {
 		s.fail("the turn of a~2 came at %v, ready for %v; the one before was acked at %v, 3s before the claim", d.Turn, d.ReadyFor(), freed)

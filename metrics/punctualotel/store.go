@@ -47,6 +47,7 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 	g.read = seconds("punctual.store.read.duration", "How long the last reading of the store took.")
 	g.topics = count("punctual.topics", "{topic}", "Topics in the store.")
 	g.messages = count("punctual.messages", "{message}", "Messages in the store by state: scheduled, ready, leased, dead.")
+	g.waiting = count("punctual.waiting.messages", "{message}", "Ready messages that wait for their keys, of topics with keys.")
 	g.oldest = seconds("punctual.oldest_ready", "How long ago the first of the ready messages fell due.")
 	g.paused = count("punctual.topics.paused", "{topic}", "Topics that are paused, by side: push, delivery.")
 	g.schedules = count("punctual.schedules", "{schedule}", "Recurring schedules of the topic, paused and ended ones included.")
@@ -63,7 +64,7 @@ func (t *Telemetry) AddStore(s punctual.Store) (metric.Registration, error) {
 		return nil, fmt.Errorf("make the instruments of a store: %w", err)
 	}
 	registration, err := t.meter.RegisterCallback(g.observe,
-		g.up, g.info, g.read, g.topics, g.messages, g.oldest, g.paused, g.schedules, g.overdue, g.stalled, g.ahead, g.free, g.size, g.reserve, g.off, g.steps)
+		g.up, g.info, g.read, g.topics, g.messages, g.waiting, g.oldest, g.paused, g.schedules, g.overdue, g.stalled, g.ahead, g.free, g.size, g.reserve, g.off, g.steps)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics of a store: %w", err)
 	}
@@ -89,9 +90,9 @@ type storeGauges struct {
 	reader     *reading.Reader
 	durability string
 
-	up, info, topics, messages, paused, schedules, stalled, ahead, free, size, reserve metric.Int64ObservableGauge
-	read, oldest, overdue, off                                                         metric.Float64ObservableGauge
-	steps                                                                              metric.Int64ObservableCounter
+	up, info, topics, messages, waiting, paused, schedules, stalled, ahead, free, size, reserve metric.Int64ObservableGauge
+	read, oldest, overdue, off                                                                  metric.Float64ObservableGauge
+	steps                                                                                       metric.Int64ObservableCounter
 }
 
 // observe is the callback that OpenTelemetry calls for a collection. When the store cannot be read,
@@ -115,6 +116,9 @@ func (g *storeGauges) observe(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(g.messages, t.Ready, with("topic", t.Label, "state", punctual.StateReady.String()))
 		o.ObserveInt64(g.messages, t.Leased, with("topic", t.Label, "state", punctual.StateLeased.String()))
 		o.ObserveInt64(g.messages, t.Dead, with("topic", t.Label, "state", punctual.StateDead.String()))
+		if t.Keyed {
+			o.ObserveInt64(g.waiting, t.Waiting, with("topic", t.Label))
+		}
 		o.ObserveFloat64(g.oldest, t.OldestReady.Seconds(), with("topic", t.Label))
 		o.ObserveInt64(g.paused, int64(t.PushPaused), with("topic", t.Label, "side", "push"))
 		o.ObserveInt64(g.paused, int64(t.DeliveryPaused), with("topic", t.Label, "side", "delivery"))

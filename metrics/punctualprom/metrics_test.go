@@ -544,6 +544,41 @@ func TestClock(t *testing.T) {
 	})
 }
 
+// What waits for its key is shown of topics with keys, and is not late.
+func TestWaitingForKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newMetrics(t, nil)
+		store := memstore.New(nil)
+		if err := m.AddStore(store); err != nil {
+			t.Fatal(err)
+		}
+		q := punctual.NewQueue(store, nil)
+		if _, err := q.Configure(t.Context(), "calls", func(s *punctual.Settings) { s.Keyed, s.MaxKeyLeases = true, 1 }); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := q.Push(t.Context(), "calls", nil, punctual.Key("c7")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := q.Push(t.Context(), "mail", nil); err != nil {
+			t.Fatal(err)
+		}
+		if ds, err := store.Claim(t.Context(), punctual.Claim{Topics: []string{"calls"}, Max: 3, Lease: time.Hour}); err != nil || len(ds) != 1 {
+			t.Fatal(ds, err)
+		}
+		time.Sleep(time.Minute)
+		wantLines(t, registry, "with one at work and two that wait",
+			`punctual_waiting_messages{topic="calls"} 2`, `punctual_oldest_ready_seconds{topic="calls"} 0`, `punctual_oldest_ready_seconds{topic="mail"} 60`)
+		if strings.Contains(text(t, registry), `punctual_waiting_messages{topic="mail"}`) {
+			t.Error("a topic without keys shows what waits for them")
+		}
+		if err := errors.Join(m.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // wantLines checks that a scrape has these lines.
 func wantLines(t *testing.T, registry *prometheus.Registry, when string, lines ...string) {
 	t.Helper()

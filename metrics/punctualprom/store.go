@@ -75,6 +75,7 @@ var (
 	infoDesc     = prometheus.NewDesc("punctual_store_info", "The class of durability that the store promises.", []string{"durability"}, nil)
 	topicsDesc   = prometheus.NewDesc("punctual_topics", "Topics in the store.", nil, nil)
 	messagesDesc = prometheus.NewDesc("punctual_messages", "Messages in the store by state: scheduled, ready, leased, dead.", []string{"topic", "state"}, nil)
+	waitingDesc  = prometheus.NewDesc("punctual_waiting_messages", "Ready messages that wait for their keys, of topics with keys.", []string{"topic"}, nil)
 	oldestDesc   = prometheus.NewDesc("punctual_oldest_ready_seconds", "How long ago the first of the ready messages fell due.", []string{"topic"}, nil)
 	pausedDesc   = prometheus.NewDesc("punctual_topics_paused", "Topics that are paused, by side: push, delivery.", []string{"topic", "side"}, nil)
 	schedDesc    = prometheus.NewDesc("punctual_schedules", "Recurring schedules of the topic, paused and ended ones included.", []string{"topic"}, nil)
@@ -92,7 +93,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, stalledDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc, offDesc, stepsDesc,
+		upDesc, readDesc, infoDesc, topicsDesc, messagesDesc, waitingDesc, oldestDesc, pausedDesc, schedDesc, overdueDesc, stalledDesc, aheadDesc, freeDesc, sizeDesc, reserveDesc, offDesc, stepsDesc,
 	} {
 		out <- d
 	}
@@ -121,6 +122,9 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(messagesDesc, float64(t.Ready), t.Label, punctual.StateReady.String())
 		gauge(messagesDesc, float64(t.Leased), t.Label, punctual.StateLeased.String())
 		gauge(messagesDesc, float64(t.Dead), t.Label, punctual.StateDead.String())
+		if t.Keyed {
+			gauge(waitingDesc, float64(t.Waiting), t.Label)
+		}
 		gauge(oldestDesc, t.OldestReady.Seconds(), t.Label)
 		gauge(pausedDesc, float64(t.PushPaused), t.Label, "push")
 		gauge(pausedDesc, float64(t.DeliveryPaused), t.Label, "delivery")

@@ -46,6 +46,10 @@ type Reading struct {
 type Topic struct {
 	Label                          string
 	Scheduled, Ready, Leased, Dead int64
+	// Waiting are the ready messages that wait for their keys. Keyed is true if one of the topics
+	// has keys.
+	Waiting int64
+	Keyed   bool
 	// OldestReady is for how long the oldest ready message has been due; 0 when no message is
 	// ready.
 	OldestReady time.Duration
@@ -304,7 +308,9 @@ func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 		t.Ready += s.Ready
 		t.Leased += s.Leased
 		t.Dead += s.Dead
-		if s.Ready > 0 {
+		t.Waiting += s.Waiting
+		t.Keyed = t.Keyed || s.Settings.Keyed
+		if s.Ready > 0 && !s.NextDue.IsZero() {
 			t.OldestReady = max(t.OldestReady, now.Sub(s.NextDue))
 		}
 		if s.Settings.PushPaused {

@@ -39,3 +39,19 @@ func TestAttributesAreHandedOn(t *testing.T) {
 	r.run(append([]string{"schedule", "put", "a", "daily", "@daily"}, flags...)...).ok()
 	r.run("schedule", "show", "a", "daily").ok().contains(shown...)
 }
+
+// What waits for its key says so in lists, and is counted where a topic has keys.
+func TestKeysOnTheCommandLine(t *testing.T) {
+	r := newRig(t)
+	r.run("topic", "set", "calls", "--keyed", "--max-key-leases", "1").ok()
+	for _, id := range []string{"c7~1", "c7~2", "c7~3"} {
+		r.run("push", "calls", "ring", "--key", "c7", "--id", id).ok()
+	}
+	r.run("stats").ok().contains("3 (2 wait)")
+	r.run("list", "calls", "--state", "ready").ok().contains("waits for its key c7")
+	r.run("get", "c7~2", "--topic", "calls").ok().contains("c7, for which the message waits")
+	r.run("push", "calls", "ring", "--key", "a~b").exits(exitUsage, "printable ASCII without ~")
+	r.run("push", "mail", "hello").ok()
+	r.run("stats").ok().contains("4 (2 wait)")
+	r.run("push", "mail", "ring", "--key", "c7").exits(exitUsage, "whose messages have no keys")
+}

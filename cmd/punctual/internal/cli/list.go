@@ -291,6 +291,8 @@ func listNote(m punctual.Info) string {
 		return "cancel asked for"
 	case m.State == punctual.StateLeased:
 		return "until " + stamp(m.LeaseUntil)
+	case m.Waiting:
+		return "waits for its key " + m.Key
 	case len(m.Failures) > 0:
 		return m.Failures[len(m.Failures)-1].Error
 	}

@@ -98,7 +98,7 @@ func (a *app) showStats(all []punctual.TopicStats) error {
 	show := lister[punctual.TopicStats]{
 		app: a, columns: []any{"TOPIC", "SCHEDULED", "READY", "LEASED", "DEAD", "NEXT DUE", "PAUSED"}, numbers: []int{2, 3, 4, 5},
 		row: func(s *punctual.TopicStats) []any {
-			return []any{s.Topic, s.Scheduled, s.Ready, s.Leased, a.deadCount(s.Dead), when(s.NextDue), view.PausedWord(s.Settings)}
+			return []any{s.Topic, s.Scheduled, readyCount(s), s.Leased, a.deadCount(s.Dead), when(s.NextDue), view.PausedWord(s.Settings)}
 		},
 		line: func(s *punctual.TopicStats, _ string) any { return topicOf(*s) },
 	}
@@ -107,12 +107,21 @@ func (a *app) showStats(all []punctual.TopicStats) error {
 		for _, s := range all {
 			sum.Scheduled += s.Scheduled
 			sum.Ready += s.Ready
+			sum.Waiting += s.Waiting
 			sum.Leased += s.Leased
 			sum.Dead += s.Dead
 		}
-		show.footer = []any{"total", sum.Scheduled, sum.Ready, sum.Leased, sum.Dead, "", ""}
+		show.footer = []any{"total", sum.Scheduled, readyCount(&sum), sum.Leased, sum.Dead, "", ""}
 	}
 	return show.all(all, "topics")
+}
+
+// readyCount is the number of ready messages, and of those that wait for their keys if any do.
+func readyCount(s *punctual.TopicStats) any {
+	if s.Waiting == 0 {
+		return s.Ready
+	}
+	return fmt.Sprintf("%d (%d wait)", s.Ready, s.Waiting)
 }
 
 // deadCount is the number of dead messages, in red unless it is 0.

@@ -311,6 +311,12 @@ func (t *model) topicBody(p *page) content {
 		names = append(names, fmt.Sprintf("%s %s", state, overview.Grouped([]int64{s.Scheduled, s.Ready, s.Leased, s.Dead}[k])))
 	}
 	settings := fmt.Sprintf("lease %s, %d attempts, paused: %s", overview.Short(s.Settings.Lease), s.Settings.MaxAttempts, view.PausedWord(s.Settings))
+	if s.Settings.MaxLeases > 0 {
+		settings += fmt.Sprintf("; %d of %d at work", s.Leased, s.Settings.MaxLeases)
+	}
+	if s.Settings.Keyed {
+		settings += fmt.Sprintf("; %s wait for their keys", overview.Grouped(s.Waiting))
+	}
 	if p.workers != "" {
 		settings += "; " + p.workers
 	}

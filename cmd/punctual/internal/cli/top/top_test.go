@@ -220,6 +220,21 @@ func TestTopShowsConsumers(t *testing.T) {
 	r.top().typed("g", "t", "enter").shows("no consumers")
 }
 
+// The page of a topic with bounds says how many are at work and what waits for its key.
+func TestTopShowsBounds(t *testing.T) {
+	r := newRig(t)
+	bound, keyed := 5, true
+	if _, err := r.Configure(t.Context(), "calls", punctual.SettingsPatch{MaxLeases: &bound, Keyed: &keyed}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := r.Push(t.Context(), []punctual.NewMessage{{Topic: "calls", ID: id, Key: "c7"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.top().typed("g", "t", "enter").shows("0 of 5 at work; 2 wait for their keys")
+}
+
 // A message is cancelled, rescheduled or requeued once the question about it is answered with yes.
 // The answer no leaves it as it is.
 func TestTopChangesAfterAQuestion(t *testing.T) {
