@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,9 +9,12 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/diskstore/internal/database"
 	"github.com/punctualmq/punctual/diskstore/internal/errkind"
 	"github.com/punctualmq/punctual/diskstore/internal/memory"
 	"github.com/punctualmq/punctual/diskstore/internal/record"
+	"github.com/punctualmq/punctual/diskstore/internal/topics"
+	"github.com/punctualmq/punctual/diskstore/internal/writer"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
@@ -18,20 +22,18 @@ import (
 // Claim leases due messages; see punctual.Store. Its leases wait for no fsync, because the claim
 // log is written but not synced. A claim reads the disk where more messages are due than memory
 // holds, and for the records that memory does not have, such as those of messages whose lease has
-// run out. Messages that must not be delivered any more have to be ended first: for that, and for a
-// load of further messages from disk, a claim waits for slowWait at most, and longer only if it has
-// nothing to deliver.
+// run out. A claim by ID waits for the write lock. Messages that must not be delivered any more
+// have to be ended first: for that, and for a load of further messages from disk, a claim waits for
+// slowWait at most, and longer only if it has nothing to deliver.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if err := s.admit(ctx, storekit.CheckClaim(&c)); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
-	}
-	if len(c.IDs) > 0 {
-		return nil, storekit.Errorf(punctual.ErrUnsupported, "claim by ID")
 	}
 	if err := s.state.Enter(); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer s.state.Leave()
+	c.Max = cmp.Or(c.Max, len(c.IDs))
 	w := s.waiters.add(c.Topics)
 	defer s.waiters.remove(w)
 	_, began := s.clock.Read()
@@ -150,6 +152,9 @@ func (k *attempt) room(topic string) int {
 // cannot be read after other messages were reserved, these are delivered, and the failure is
 // logged.
 func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err error) {
+	if t := k.s.topics.Get(name); t != nil && len(k.c.IDs) > 0 {
+		return never, k.reserveThese(ctx, t)
+	}
 	for n := k.room(name); n > 0; n = k.room(name) {
 		if h, full := k.s.endings.full(name); full {
 			k.fullQueue = h
@@ -180,6 +185,55 @@ func (k *attempt) reserveFrom(ctx context.Context, name string) (next int64, err
 		}
 	}
 	return k.now, nil
+}
+
+// reserveThese reserves those of the messages with the IDs of the claim that are ready. It takes
+// the write lock, because a message that is on disk alone has to be found there and to get into
+// memory in one step.
+func (k *attempt) reserveThese(ctx context.Context, t *topics.Topic) error {
+	s := k.s
+	asks := make([]database.Ask, len(k.c.IDs))
+	for i, id := range k.c.IDs {
+		asks[i] = database.Ask{Topic: t.Disk, ID: id}
+	}
+	looks, err := s.lookUp(asks)
+	if err != nil {
+		return err
+	}
+	defer looks.Close()
+	for i := 0; i < len(asks) && k.room(t.Name) > 0; {
+		if h, full := s.endings.full(t.Name); full {
+			k.fullQueue = h
+			return nil
+		}
+		var reserved []*memory.Reserved
+		err := s.writer.Locked(ctx, func(tx *writer.Tx) error {
+			for n := k.room(t.Name); i < len(asks) && len(reserved) < n; i++ {
+				p, err := tx.Place(t, asks[i].ID, looks.At(i))
+				if err != nil {
+					return err
+				}
+				if p.Order != database.Live {
+					continue
+				}
+				result := t.Memory.ReserveAt(p.At, k.now)
+				k.full = k.full || result.Full
+				if result.TokensShort {
+					s.kickMaintenance()
+				}
+				reserved = append(reserved, result.Reserved...)
+			}
+			return nil
+		})
+		if err != nil {
+			k.got = append(k.got, reserved...) // to be put back with the rest
+			return err
+		}
+		if err := k.decide(reserved); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // step is a part of a claim that may be slow, in a goroutine that Close waits for.

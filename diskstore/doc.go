@@ -62,11 +62,12 @@ package diskstore
 // acks that have no follow-ups and of which nothing is kept or told, change memory and the claim
 // log alone, and need no write lock.
 //
-// A claim takes no write lock and waits for no fsync, unless it has to load messages from disk or
-// to end some that must not be delivered any more. It reserves messages in memory and counts their
-// attempts. It appends their leases to the claim log with one write, which outlives the process,
-// and only then makes them leased in memory. A power cut may lose the end of the claim log. Then a
-// message is delivered once more, and the new attempt has the number of the one that was lost.
+// A claim takes no write lock and waits for no fsync, unless it has to load messages from disk, to
+// find them by their IDs, or to end some that must not be delivered any more. It reserves messages
+// in memory and counts their attempts. It appends their leases to the claim log with one write,
+// which outlives the process, and only then makes them leased in memory. A power cut may lose the
+// end of the claim log. Then a message is delivered once more, and the new attempt has the number
+// of the one that was lost.
 //
 // # When something breaks
 //

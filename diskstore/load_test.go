@@ -57,7 +57,10 @@ func pushMeetsLoad(t *testing.T, seed uint64) {
 		t.Errorf("%d messages are left", r.Live)
 	}
 	cuts := s.topics.Get("o").Memory.Stats().Evicted
-	t.Logf("the timeline was cut %d times", cuts)
+	t.Logf("the timeline was cut %d times, and %d messages were claimed by ID", cuts, c.byID.Load())
+	if c.byID.Load() < 10 {
+		t.Error("hardly a message was claimed by ID")
+	}
 	if cuts < 10 {
 		t.Error("the timeline was hardly cut: memory was not too small")
 	}
@@ -81,6 +84,8 @@ type courier struct {
 
 	mu   sync.Mutex
 	gone map[string]string // what became of each message, by ID; guarded by mu
+
+	byID atomic.Int64 // how many were claimed by ID
 }
 
 func (c *courier) note(id, what string) {
@@ -115,7 +120,19 @@ func (c *courier) pushSome(rng *rand.Rand, pusher, n int) {
 		if rng.IntN(3) == 0 {
 			c.change(rng, rs[rng.IntN(len(rs))].ID)
 		}
+		if rng.IntN(2) == 0 {
+			c.claim(punctual.Claim{IDs: c.some(rng, pusher, i)})
+		}
 	}
+}
+
+// some returns the IDs of up to 100 of the first n messages of a pusher. Most of them are on disk
+// alone, because memory is small.
+func (c *courier) some(rng *rand.Rand, pusher, n int) (ids []string) {
+	for range 100 {
+		ids = append(ids, fmt.Sprintf("%d-%d", pusher, rng.IntN(n)))
+	}
+	return ids
 }
 
 // change cancels a message, or reschedules it to a time up to 3 s from now.
@@ -145,10 +162,11 @@ func (c *courier) claimUntil(stop chan struct{}, rng *rand.Rand) {
 	}
 }
 
-func (c *courier) claimOnce(n int) {
-	ds, err := c.s.Claim(c.t.Context(), punctual.Claim{
-		Topics: []string{"o"}, Max: n, Lease: limits.MaxLease,
-	})
+func (c *courier) claimOnce(n int) { c.claim(punctual.Claim{Max: n}) }
+
+func (c *courier) claim(q punctual.Claim) {
+	q.Topics, q.Lease = []string{"o"}, limits.MaxLease
+	ds, err := c.s.Claim(c.t.Context(), q)
 	if err != nil {
 		c.t.Errorf("claim: %v", err)
 	}
@@ -158,6 +176,9 @@ func (c *courier) claimOnce(n int) {
 			c.t.Errorf("P2 never early: %s due %v came at %v", d.ID, d.Due, d.Delivered)
 		}
 		c.note(d.ID, "delivered")
+		if len(q.IDs) > 0 {
+			c.byID.Add(1)
+		}
 		ss = append(ss, punctual.Settlement{Topic: d.Topic, ID: d.ID, Token: d.Token, Verb: punctual.SettleAck})
 	}
 	errs, err := c.s.Settle(c.t.Context(), ss)

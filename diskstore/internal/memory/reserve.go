@@ -101,13 +101,42 @@ func (x *Index) reserve(t *Topic, now int64, n int) (result ReserveResult) {
 			result.Next, result.TokensShort = now+1, true
 			return result
 		}
-		c := &Reserved{Topic: t, Settings: t.settings, Now: now, Record: m.rec, Token: x.tokens.next, Last: m.lease, Cancelled: m.cancelled, m: m, steps: x.steps}
-		x.tokens.next++
-		m.rec = nil
-		x.move(m, stateReserved) // from here on the holder of the last lease is too late, unless the message is put back before Confirm
-		result.Reserved = append(result.Reserved, c)
+		result.Reserved = append(result.Reserved, x.take(m, now))
 	}
 	result.Next = now
+	return result
+}
+
+// take reserves a message for a claim that judges by now what is due. Called with mu held, while
+// there are tokens.
+func (x *Index) take(m *message, now int64) *Reserved {
+	t := m.topic
+	c := &Reserved{Topic: t, Settings: t.settings, Now: now, Record: m.rec, Token: x.tokens.next, Last: m.lease, Cancelled: m.cancelled, m: m, steps: x.steps}
+	x.tokens.next++
+	m.rec = nil
+	x.move(m, stateReserved) // from here on the holder of the last lease is too late, unless the message is put back before Confirm
+	return c
+}
+
+// ReserveAt reserves the live message at a position on disk, also one that is on disk alone, if a
+// claim at now may lease it. Called with the write lock held, because no message may be deleted
+// from disk, or moved there, before it is in memory.
+func (t *Topic) ReserveAt(p record.Position, now int64) (result ReserveResult) {
+	x := t.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m := t.messages[p.Seq]
+	if m == nil {
+		m = &message{topic: t, next: p.Ms, lease: record.Lease{Topic: t.Num, At: p}}
+	}
+	result.Full = m.lease.Token == 0 && t.full()
+	result.TokensShort = x.tokens.next >= x.tokens.limit
+	held := m.state == statePending || m.state == stateReserved || m.state == stateAcked
+	if held || m.next > now || t.settings.DeliveryPaused || t.opens(now) > now || result.Full || result.TokensShort {
+		return result
+	}
+	t.messages[p.Seq] = m
+	result.Reserved = []*Reserved{x.take(m, now)}
 	return result
 }
 

@@ -190,6 +190,12 @@ func (tx *Tx) Find(t *topics.Topic, id string, look *database.Look) (Found, erro
 	return f, nil
 }
 
+// Place returns where the message with an ID is, also one that was acked or that is past its
+// retention, and leaves the message there. look is as for Find.
+func (tx *Tx) Place(t *topics.Topic, id string, look *database.Look) (database.Place, error) {
+	return tx.disk.Find(t.Disk, id, look)
+}
+
 // RetentionEnd returns the position below which a topic's dead messages are past their retention at
 // now.
 func RetentionEnd(s *punctual.Settings, now int64) record.Position {
