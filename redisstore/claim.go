@@ -29,13 +29,12 @@ func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		checked.Topics = c.Topics[:1]
 	}
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&checked), func() ([]punctual.Delivery, error) {
-		if len(c.IDs) > 0 {
-			return nil, storekit.Errorf(punctual.ErrUnsupported, "claim by ID")
-		}
 		key, err := s.keyOf(ctx, func() storekit.Sum { return storekit.SumOfClaim(c) })
 		switch {
 		case err != nil:
 			return nil, err
+		case len(c.IDs) > 0:
+			return claimed(s.claimIDs(ctx, &c, key))
 		case key != nil:
 			return claimed(s.claimKeyed(ctx, c, key))
 		}

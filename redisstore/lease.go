@@ -32,7 +32,9 @@ type leases struct {
 
 // outlook is what the script Claim says besides its messages.
 type outlook struct {
-	next int64 // when the next message of the partition needs attention, in ms; clock.Never for none
+	// next is when the next message of the partition needs attention, in ms; clock.Never for none.
+	// After a claim by ID it is how many of the IDs the script has read, or more.
+	next int64
 	now  int64 // by the partition's clock, in ms
 	// token is the token of the messages that the call has leased; 0 when it has leased nothing. A
 	// copy of the call has the token also when none of these messages is leased any more.
@@ -42,12 +44,17 @@ type outlook struct {
 // some leases up to n messages of a partition with one script, and returns the version of the
 // settings there. It goes on when ctx ends, so that no message is leased without anybody knowing.
 func (l *leases) some(ctx context.Context, lease time.Duration, p keys.Partition, n int, tidy bool) (ds []punctual.Delivery, version int64, got outlook, err error) {
-	got.next = clock.Never
 	ctx = context.WithoutCancel(ctx)
 	a, err := l.route.Run(ctx, script.Claim, p, claimKey(ctx).part(nil), n, storekit.CeilDuration(lease), script.Bytes, script.Flag(tidy))
 	if err != nil {
-		return nil, 0, got, err
+		return nil, 0, outlook{next: clock.Never}, err
 	}
+	return l.leased(p, a)
+}
+
+// leased reads the answer of claim.lua.
+func (l *leases) leased(p keys.Partition, a *script.Answer) (ds []punctual.Delivery, version int64, got outlook, err error) {
+	got.next = clock.Never
 	next, at, until, token := a.Int(), a.Int(), a.Int(), a.Int()
 	ids, messages, states := a.List(), a.List(), a.List()
 	if a.Bad || len(messages) != len(ids) || len(states) > len(ids) {

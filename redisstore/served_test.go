@@ -18,7 +18,7 @@ import (
 )
 
 // first matches the groups of the suite that make test runs over a server.
-var first = regexp.MustCompile("/(claim|wait|settle|fencing|repeat|contract|close|reopen)/")
+var first = regexp.MustCompile("/(claim|ids|wait|settle|fencing|repeat|contract|close|reopen)/")
 
 // TestSlowServed runs the suite with a client of a server, which is started anew where the suite
 // opens a store again. make torture runs all groups.

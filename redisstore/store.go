@@ -302,7 +302,7 @@ func call[T any](ctx context.Context, s *Store, method, subject string, check er
 // gone the store stops. A claim from a topic of which this process knows nothing is no reason to
 // check, because such claims may wait for long.
 func (s *Store) sawVersion(ctx context.Context, sc *script.Script, topic string, version int64) error {
-	if version != 0 || sc == script.Claim && s.topics.Known(topic).Version == 0 {
+	if version != 0 || (sc == script.Claim || sc == script.ClaimIDs) && s.topics.Known(topic).Version == 0 {
 		return nil
 	}
 	return s.health.CheckData(ctx, false)

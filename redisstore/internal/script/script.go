@@ -94,6 +94,7 @@ const (
 var (
 	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "intake", "push").awaiting(always)
 	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
+	ClaimIDs     = compose("claim", Recorded, "start", "events", "call", "large_sets", "settings", "finished_records", "prelude", "claim")
 	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "large_sets", "intake", "follow", "settle")
 	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "amend").awaiting(always)
 	Get          = reader("get", "get")

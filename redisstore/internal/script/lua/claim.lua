@@ -6,8 +6,11 @@
 --       are 200 at most
 --       4 length of the lease, 0: the topic's; 5 bytes after which to stop
 --       6 '1' to delete what is past its retention
+--       7 and so on, of a claim by ID: the IDs of the only messages to lease, in this order, each
+--       once
 -- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
---       next is the next due time; NEVER if there is none, or while delivery is paused. at is when
+--       next is the next due time; NEVER if there is none, or while delivery is paused. Of a claim
+--       by ID it is how many of the IDs were read, or more if all were. at is when
 --       the leases began, until their end and token that of all of them; token is 0 if there are no
 --       leases. A call that is answered again may have at, until and token, and no messages, if all
 --       have been settled since or the leases have run out. There may be fewer states than
@@ -15,6 +18,9 @@
 --       first time. The last three are arrays and not one text, because Redis's Lua hashes each
 --       text from end to end
 local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+-- asked is nil unless this is a claim by ID: the IDs; at, where among them each of ids is; from_t,
+-- those taken from t; and read, how many of ids were read.
+local asked = ARGV[7] and {at = {}, from_t = {}, read = 0, unpack(ARGV, 7)}
 
 -- give_back releases messages whose leases have run out before any caller got them, so that the
 -- attempt does not count. Those that were cancelled under the lease end.
@@ -78,11 +84,13 @@ local function answer_again()
       still[#still + 1], messages[id] = id, raw
     end
   end
-  table.sort(still, function(a, b)
-    local x, y = known[a].due, known[b].due
-    if x ~= y then return x < y end
-    return before(a, b)
-  end)
+  if not asked then
+    table.sort(still, function(a, b)
+      local x, y = known[a].due, known[b].due
+      if x ~= y then return x < y end
+      return before(a, b)
+    end)
+  end
   local bodies, records, held = {}, {}, {}
   for i, id in ipairs(still) do
     bodies[i], records[i] = messages[id], encode_state(known[id])
@@ -96,7 +104,7 @@ local function answer_again()
     if not field and now <= deadline and next(held) then return give_back(held) end
     still, bodies, records = {}, {}, {}
   end
-  return reply(next_due_time(), kept.at, kept.till, kept.token, still, bodies, records)
+  return reply(kept.read or next_due_time(), kept.at, kept.till, kept.token, still, bodies, records)
 end
 if kept then return answer_again() end
 
@@ -160,7 +168,19 @@ local function more_due(count)
   end
   due_t, due_l = due_t + (i - 1) / 2, due_l + (j - 1) / 2
 end
-more_due(most)
+if asked then -- ids are those of the IDs asked for whose messages are ready
+  local t, l = call('ZMSCORE', T, unpack(asked)), call('ZMSCORE', L, unpack(asked))
+  for i, id in ipairs(asked) do
+    local at = ceil(t[i] or l[i] or NEVER)
+    if at <= now then
+      local n = #ids + 1
+      ids[n], asked.at[n] = id, i
+      if t[i] then times[n] = at else from_l[n] = true end
+    end
+  end
+else
+  more_due(most)
+end
 if #ids == 0 then return nothing(next_claim_time()) end
 
 -- must_end returns 'finish', or the reason of a death, for a message that must not be delivered,
@@ -184,9 +204,8 @@ local till_text = int(now + length)
 local leased, leased_ids, bodies = 0, {}, {} -- what is delivered
 local shown = {}
 local leases, records = {}, {}               -- arguments that store it
-local ended, ended_as = {}, {}
-local from_t, from_l_count = 0, 0
-local ids_from_l = {}
+local ended = {}
+local from_t, ids_from_l = 0, {} -- how many messages leave t, and which leave l
 
 local function lease(id, raw, record)
   local n = leased + 1
@@ -211,7 +230,7 @@ local function decide(place, id, raw, st)
   st.created = st.created or created_of(raw)
   if from_l[place] and ends then freed = freed + 1 end
   if ends then
-    ended[#ended + 1], ended_as[#ended_as + 1] = id, {st = st, reason = ends}
+    ended[#ended + 1] = {id = id, st = st, reason = ends}
     return
   end
   st.attempt, st.token, st.began, st.since = st.attempt + 1, token, now, now
@@ -229,22 +248,25 @@ local bytes, first = 0, 1
 while bytes < budget and leased < most do
   -- Messages that end make room for others to deliver, so that a claim of one message can end up to
   -- MOST_DECIDED - 1 others and still deliver one.
-  if first > #ids and #ended > 0 and #ids < MOST_DECIDED then more_due(MOST_DECIDED - #ids) end
+  if first > #ids and not asked and #ended > 0 and #ids < MOST_DECIDED then more_due(MOST_DECIDED - #ids) end
   if first > #ids then break end
   local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
   local some = {unpack(ids, first, math.min(first + n - 1, #ids))}
   local messages = call('HMGET', M, unpack(some))
   local known = states(some)
   for i = 1, #some do
-    local id, raw = some[i], messages[i]
+    local id, raw, place = some[i], messages[i], first + i - 1
     message_flags(id, raw)
-    decide(first + i - 1, id, raw, known[id])
-    if from_l[first + i - 1] then
-      from_l_count = from_l_count + 1
-      ids_from_l[from_l_count] = id
-    else
-      from_t = from_t + 1
+    if not asked or from_l[place] or places() > 0 then
+      decide(place, id, raw, known[id])
+      if from_l[place] then
+        ids_from_l[#ids_from_l + 1] = id
+      else
+        from_t = from_t + 1
+        if asked then asked.from_t[from_t] = id end
+      end
     end
+    if asked then asked.read = place end
     bytes = bytes + #raw + (known[id] and STATE_COST + 2 * #known[id].failures or 0)
     if bytes >= budget or leased == most then break end
   end
@@ -252,25 +274,27 @@ while bytes < budget and leased < most do
 end
 
 if events then
-  for _, e in ipairs(ended_as) do
+  for _, e in ipairs(ended) do
     local event = e.reason ~= 'finish' and events.DEAD or e.st.cancel and events.CANCELLED or events.EXPIRED
     if events.lacks(events.own, event) then return events.absent() end
   end
 end
 
 -- Removals come first, because a server out of memory refuses a script that begins with an
--- addition. The messages to remove are the first ones of each set.
-if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
-if from_l_count > 0 then
-  call('ZREMRANGEBYRANK', L, 0, from_l_count - 1)
-  if lapsed_count > 0 then call('ZREM', X, unpack(ids_from_l)) end
+-- addition. Unless the caller has named them, the messages to remove are the first ones of each set.
+if asked then
+  if from_t > 0 then call('ZREM', T, unpack(asked.from_t)) end
+  if #ids_from_l > 0 then call('ZREM', L, unpack(ids_from_l)) end
+else
+  if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
+  if #ids_from_l > 0 then call('ZREMRANGEBYRANK', L, 0, #ids_from_l - 1) end
 end
-for i, id in ipairs(ended) do
-  local e = ended_as[i]
-  if e.reason == 'finish' then finish(id, nil, e.st, e.st.cancel and CANCELLED or DROPPED) else die(id, e.st, nil, e.reason) end
+if #ids_from_l > 0 and lapsed_count > 0 then call('ZREM', X, unpack(ids_from_l)) end
+for _, e in ipairs(ended) do
+  if e.reason == 'finish' then finish(e.id, nil, e.st, e.st.cancel and CANCELLED or DROPPED) else die(e.id, e.st, nil, e.reason) end
 end
 if leased > 0 then
-  if large.becomes(leased_count - from_l_count, leased) then large.add(L, leases) else call('ZADD', L, unpack(leases)) end
+  if large.becomes(leased_count - #ids_from_l, leased) then large.add(L, leases) else call('ZADD', L, unpack(leases)) end
   put_states(records)
   call('HSET', G, 'token', int(token), 'clock', now_text)
   if rated then
@@ -281,5 +305,6 @@ if leased > 0 then
 end
 settle_clock()
 local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, shift = shift, given = 1}
+if asked then record.read = asked.read == #ids and #asked or asked.at[asked.read] end
 if leased > 0 then conclude(record, true) else keep(record, false) end
-return reply(next_claim_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)
+return reply(record.read or next_claim_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)
