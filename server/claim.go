@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,34 @@ func (c *call) claimTopic() (err error) {
 	return c.claim(req)
 }
 
+// claimMessage claims the message in the path.
+func (c *call) claimMessage() (err error) {
+	req := punctual.Claim{Topics: []string{c.path["topic"]}, IDs: []string{c.path["id"]}}
+	if req.Lease, err = c.duration("lease"); err != nil {
+		return err
+	}
+	return c.claim(req)
+}
+
+// notReady returns why a claim has not leased a message.
+func (c *call) notReady(topic, id string) error {
+	if c.server.inspector == nil {
+		return storekit.Errorf(punctual.ErrChanged, "%s in %s is not ready", id, topic)
+	}
+	m, err := storeCall(c, func(ctx context.Context) (punctual.Info, error) { return c.server.inspector.Get(ctx, topic, id) })
+	switch {
+	case err != nil:
+		return err
+	case m.State == punctual.StateDead:
+		return storekit.Errorf(punctual.ErrNotFound, "%s in %s is dead (%s): requeue it", id, topic, m.Reason)
+	case m.State == punctual.StateLeased:
+		return storekit.Errorf(punctual.ErrLeased, "%s in %s has a lease until %s", id, topic, wire.TimeText(m.LeaseUntil))
+	case m.State == punctual.StateScheduled:
+		return storekit.Errorf(punctual.ErrChanged, "%s in %s is due at %s: claim it then, or reschedule it", id, topic, wire.TimeText(m.Due))
+	}
+	return storekit.Errorf(punctual.ErrChanged, "%s in %s is ready, and a pause or a bound of the topic keeps it, or did a moment ago", id, topic)
+}
+
 // claimMany claims from the topics in the body.
 func (c *call) claimMany() error {
 	var r wire.ClaimRequest
@@ -47,6 +76,7 @@ func (c *call) claim(req punctual.Claim) error {
 	}
 	limits := c.server.limits
 	stream := c.wants(wire.TypeNDJSON)
+	req.Max = cmp.Or(req.Max, len(req.IDs))
 	switch {
 	case req.Max > limits.MaxClaim:
 		return fmt.Errorf("claim of %d messages: at most %d are allowed: %w", req.Max, limits.MaxClaim, punctual.ErrTooLarge)
@@ -54,6 +84,8 @@ func (c *call) claim(req punctual.Claim) error {
 		return storekit.Invalidf("claim waits %v: use at most %v, and ask again", req.Wait, limits.MaxWait)
 	case c.wants(wire.TypeRaw) && req.Max != 1:
 		return storekit.Invalidf("an answer that is the message itself has one: use max=1, or Accept: application/json")
+	case stream && len(req.IDs) > 0:
+		return storekit.Invalidf("a claim by ID as a stream: it is answered once, so leave out Accept: %s", wire.TypeNDJSON)
 	case c.query.Has("window") && !stream:
 		return storekit.Invalidf("parameter \"window\" is for Accept: %s", wire.TypeNDJSON)
 	case c.server.isDraining():
@@ -67,7 +99,7 @@ func (c *call) claim(req punctual.Claim) error {
 		}
 	}
 	c.dropBody()
-	if err := c.hold(sizeOfNames(req.Topics)); err != nil {
+	if err := c.hold(sizeOfNames(req.Topics) + sizeOfNames(req.IDs)); err != nil {
 		return err
 	}
 	defer c.server.tracker.Waits(c.caller(), req.Topics)()
@@ -77,11 +109,11 @@ func (c *call) claim(req punctual.Claim) error {
 	return c.claimOnce(req)
 }
 
-// sizeOfNames estimates how many bytes the topic names of a claim take in the server and in the
-// store while the claim waits.
-func sizeOfNames(topics []string) int64 {
+// sizeOfNames estimates how many bytes the topic names or IDs of a claim take in the server and in
+// the store while the claim waits.
+func sizeOfNames(names []string) int64 {
 	n := int64(0)
-	for _, t := range topics {
+	for _, t := range names {
 		n += 200 + int64(len(t))
 	}
 	return n
@@ -108,6 +140,8 @@ func (c *call) claimOnce(req punctual.Claim) error {
 	switch {
 	case err != nil:
 		return err
+	case len(ds) == 0 && c.path["id"] != "" && !c.server.isDraining():
+		return c.notReady(req.Topics[0], req.IDs[0])
 	case len(ds) == 0:
 		return c.write(http.StatusNoContent, "", nil)
 	}

@@ -263,6 +263,42 @@ func TestRequestsSentAgain(t *testing.T) {
 	})
 }
 
+// A message is claimed by its ID, and one that is not ready is refused with the reason. Many
+// are claimed with ids in the body.
+func TestClaimByID(t *testing.T) {
+	r := newRig(t, nil)
+	for _, path := range []string{"a", "b", "c", "later?in=1h"} {
+		r.ask("PUT /v1/topics/t/messages/"+path, "x").want(t, 201)
+	}
+	const b = "POST /v1/topics/t/messages/b/claim"
+	got := decode[wire.ClaimAnswer](t, r.ask(b+"?lease=1h", "").want(t, 200)).Messages
+	if len(got) != 1 || got[0].ID != "b" || time.Time(got[0].LeaseUntil).Sub(time.Time(got[0].Delivered)) != time.Hour {
+		t.Fatalf("a claim of b got %+v", got)
+	}
+	r.ask(b, "").problem(t, 409, "leased")
+	r.ask(fmt.Sprintf("POST /v1/topics/t/messages/b/discard?token=%d", got[0].Token), "").want(t, 200)
+	r.ask(b, "").problem(t, 404, "not_found")
+	r.ask("POST /v1/topics/t/messages/none/claim", "").problem(t, 404, "not_found")
+	if p := r.ask("POST /v1/topics/t/messages/later/claim", "").problem(t, 409, "changed"); !strings.Contains(p.Detail, "is due at") {
+		t.Errorf("a message that is not due is refused with %q", p.Detail)
+	}
+	r.ask("POST /v1/topics/t/pause", "").want(t, 200)
+	if p := r.ask("POST /v1/topics/t/messages/a/claim", "").problem(t, 409, "changed"); !strings.Contains(p.Detail, "pause") {
+		t.Errorf("a message of a topic that is paused is refused with %q", p.Detail)
+	}
+	r.ask("POST /v1/topics/t/resume", "").want(t, 200)
+	a := r.ask("POST /v1/topics/t/messages/a/claim", "", "Accept: "+wire.TypeRaw).want(t, 200, "x")
+	same(t, a.header.Get("Punctual-Id"), "a")
+	r.ask("POST /v1/topics/t/messages/c/claim", "", "Accept: "+wire.TypeNDJSON).problem(t, 400, "invalid")
+	r.ask("POST /v1/claim", `{"topics":["t","u"],"ids":["c"]}`).problem(t, 400, "invalid")
+	r.ask("POST /v1/claim", `{"topics":["t"],"ids":["c"],"wait":"1s"}`).problem(t, 400, "invalid")
+	r.ask("PUT /v1/topics/t/messages/d", "x").want(t, 201)
+	if ms := decode[wire.ClaimAnswer](t, r.ask("POST /v1/claim", `{"topics":["t"],"ids":["d","later","a","c"]}`).want(t, 200)).Messages; len(ms) != 2 || ms[0].ID != "d" || ms[1].ID != "c" {
+		t.Errorf("a claim of d, later, a and c got %+v; want d and c", ms)
+	}
+	r.ask("POST /v1/claim", `{"topics":["t"],"ids":["d"]}`).want(t, 204)
+}
+
 func TestClaimLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &Options{
@@ -276,6 +312,7 @@ func TestClaimLimits(t *testing.T) {
 		r.ask("POST /v1/topics/t/claim?window=2", "", a).problem(t, 400, "invalid")
 		r.ask("POST /v1/topics/t/claim?window=4", "", a, "Accept: application/x-ndjson").problem(t, 400, "invalid")
 		r.ask("POST /v1/claim", `{"topics":[],"max":1}`, a).problem(t, 400, "invalid")
+		r.ask("POST /v1/claim", `{"topics":["t"],"ids":["1","2","3","4","5","6"]}`, a).problem(t, 413, "too_large")
 		done := make(chan answer)
 		for range 2 {
 			req := r.request("POST /v1/topics/t/claim?wait=1s", "", a)

@@ -350,6 +350,12 @@ func messageRoutes() []*route {
 				"Punctual-Due beside it. With Accept: application/x-ndjson the answer is a stream of lines until the client ends it.",
 			handle: (*call).claimTopic,
 		},
+		{
+			method: http.MethodPost, path: pathMessage + "/claim", action: access.Work, params: params(paramTopic, paramID, claimParams[2]),
+			answer: wire.ClaimAnswer{}, forms: []form{rawBody, compactForm}, statuses: []int{http.StatusOK, http.StatusNoContent}, errors: []string{"not_found", "leased", "changed"},
+			again: byRequest, id: "claimMessage", summary: "Claim one message if it is ready; 404 it is dead or not stored, 409 it is not due, leased, or held back",
+			handle: (*call).claimMessage,
+		},
 		withThen(settle("ack", "Finish a message")),
 		settle("retry", "Give a message back for another attempt", next, whenParams[1:], why),
 		withThen(settle("snooze", "Give a message back without counting the attempt", again, whenParams[1:])),
