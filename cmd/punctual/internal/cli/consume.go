@@ -33,6 +33,7 @@ type consumeFlags struct {
 	then        bool
 	quiet, zone string
 	schedules   bool
+	ids         []string
 }
 
 func newConsume(a *app) *cobra.Command {
@@ -66,13 +67,17 @@ than 0 what CMD has printed is not stored.
 With --quiet what comes in quiet hours is snoozed to their end and up to five minutes more, so that
 not all of a night come at once. No attempt is used, and a retry waits as well.
 
+With --id only the messages with these IDs are received, each once, in the order of the flags. Those
+that are not ready are left out. Consume ends behind the last one, and fails if any was left out.
+
 Several topics are asked in a random order, so that none starves. With --concurrency 1, the
 default, lines come in the order in which messages were claimed.`,
 		Example: `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --quiet 22:00-08:00 --zone Europe/Berlin
-  punctual consume orders --group billing --exec ./close --then`,
+  punctual consume orders --group billing --exec ./close --then
+  punctual consume orders --id A-17 --exec ./close`,
 		RunE: a.action(func(ctx context.Context, topics []string) error {
 			if err := f.check(topics); err != nil {
 				return err
@@ -105,6 +110,7 @@ default, lines come in the order in which messages were claimed.`,
 	flags.BoolVar(&f.then, "then", false, "store the messages that CMD prints, one JSON object per line, together with the ack")
 	flags.StringVar(&f.quiet, "quiet", "", "put off what comes in these `HOURS` to their end, like 22:00-08:00")
 	flags.StringVar(&f.zone, "zone", "", "the `ZONE` whose clock --quiet means, like Europe/Berlin (default UTC)")
+	flags.StringArrayVar(&f.ids, "id", nil, "receive the message with this `ID` alone; repeat the flag for several")
 	flags.BoolVar(&f.schedules, "schedules", false, "also store the messages of the topics' schedules when these come, which a server does by itself")
 	return cmd
 }
@@ -112,7 +118,7 @@ default, lines come in the order in which messages were claimed.`,
 // check refuses bad input before a store is made for it.
 func (f *consumeFlags) check(topics []string) error {
 	for some := range slices.Chunk(topics, limits.MaxClaimTopics) { // a worker of more topics makes several claims
-		claim := punctual.Claim{Topics: some, Max: 1, Lease: f.lease}
+		claim := punctual.Claim{Topics: some, Max: 1, IDs: f.ids, Lease: f.lease}
 		if err := storekit.CheckClaim(&claim); err != nil {
 			return err
 		}
@@ -186,6 +192,10 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	if f.count > 0 { // so that no more messages are claimed than the command is to handle
 		f.concurrency = int(min(int64(f.concurrency), f.count))
 	}
+	only := &named{Store: s, topic: topics[0], end: end, ids: withoutRepeats(f.ids)}
+	if len(f.ids) > 0 {
+		s = only
+	}
 	w := worker.New(s, &worker.Config{
 		Concurrency:     f.concurrency,
 		Lease:           f.lease,
@@ -220,10 +230,54 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	close(finished)
 	end()
 	watching.Wait()
+	if len(only.out) > 0 {
+		c.fail(&failure{code: "changed", exit: exitUnwished, definite: true, text: fmt.Sprintf("not ready: %s: 'punctual get %s ID' says why", strings.Join(only.out, ", "), topics[0])})
+	}
 	return errors.Join(err, c.failed())
 }
 
-// withoutRepeats returns the topics, each once, in the order in which they were first named.
+// named is a store from which a worker claims the messages of --id, each once, and then no more.
+type named struct {
+	punctual.Store
+	topic string
+	end   func() // makes the worker drain
+
+	mu  sync.Mutex
+	ids []string // those to come; guarded by mu
+	out []string // those that were not ready; guarded by mu while the worker runs
+}
+
+// Unwrap lets punctual.As find the optional interfaces of the store.
+func (n *named) Unwrap() punctual.Store { return n.Store }
+
+// Claim implements punctual.Store.
+func (n *named) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if c.Topics[0] != n.topic { // of a duty
+		return n.Store.Claim(ctx, c)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.ids) == 0 {
+		n.end()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	c.IDs, c.Wait, c.PerTopic = n.ids, 0, 0
+	ds, err := n.Store.Claim(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for came := 0; len(n.ids) > 0 && came < c.Max; n.ids = n.ids[1:] {
+		if came < len(ds) && ds[came].ID == n.ids[0] {
+			came++
+		} else {
+			n.out = append(n.out, n.ids[0])
+		}
+	}
+	return ds, nil
+}
+
+// withoutRepeats returns the topics or IDs, each once, in the order in which they were first named.
 func withoutRepeats(topics []string) []string {
 	seen := make(map[string]bool)
 	var out []string

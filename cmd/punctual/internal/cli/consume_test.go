@@ -62,6 +62,29 @@ func TestConsumeUntilEmpty(t *testing.T) {
 	}
 }
 
+// A run with --id handles the messages named, in this order and each once, leaves out and names what
+// is not ready, and touches no other message.
+func TestConsumeByID(t *testing.T) {
+	r := newRig(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		r.run("push", "t", "x", "--id", id).ok()
+	}
+	r.run("push", "t", "x", "--id", "later", "--in", "1h").ok()
+	r.run("consume", "t", "--id", "d", "--id", "b", "--id", "d", "--exec", "echo $PUNCTUAL_ID").ok().prints("d\nb\n")
+	got := r.run("consume", "t", "--id", "later", "--id", "c", "--id", "b", "--concurrency", "3").exits(exitUnwished)
+	if n := strings.Count(got.out, "\n"); n != 1 || !strings.Contains(got.out, `"id":"c"`) {
+		t.Errorf("printed %d lines, want that of c:\n%s", n, got.out)
+	}
+	if !strings.Contains(got.err, "not ready: later, b") {
+		t.Errorf("said %q, want that later and b are not ready", got.err)
+	}
+	if m, err := r.store.Get(t.Context(), "t", "a"); err != nil || m.Attempt != 0 {
+		t.Errorf("a has %d attempts, %v; want none", m.Attempt, err)
+	}
+	r.run("consume", "t", "u", "--id", "a").exits(exitUsage)
+	r.run("consume", "t", "--id", "").exits(exitUsage)
+}
+
 // A run with --until-empty waits for a message that is scheduled.
 func TestConsumeUntilEmptyWaitsForScheduled(t *testing.T) {
 	r := newRig(t)
