@@ -22,9 +22,6 @@ const claimBytes = 16 << 20
 // Claim leases due messages; see punctual.Store.
 func (s *Store) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	return call(ctx, s, "claim", "", storekit.CheckClaim(&c), func() ([]punctual.Delivery, error) {
-		if len(c.IDs) > 0 {
-			return nil, storekit.Errorf(punctual.ErrUnsupported, "claim by ID")
-		}
 		if c.Wait == 0 {
 			return s.claims.claimAside(ctx, c)
 		}
@@ -68,6 +65,9 @@ func (cs *claims) claimAside(ctx context.Context, c punctual.Claim) ([]punctual.
 // whole reading takes longer than wholeLimit, it leaves what is before the scan starts to the
 // polls.
 func (cs *claims) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	if len(c.IDs) > 0 {
+		return cs.claimIDs(ctx, c)
+	}
 	found := []punctual.Delivery{}
 	room := int64(claimBytes)
 	begun := time.Now()
@@ -87,6 +87,42 @@ func (cs *claims) claimDue(ctx context.Context, c punctual.Claim) ([]punctual.De
 	if err != nil && len(found) == 0 {
 		return nil, err
 	}
+	return cs.stillHeld(ctx, found, begun, err)
+}
+
+// claimIDs leases messages by ID. Each run of its statement leases some or ends some, so the last
+// one finds none.
+func (cs *claims) claimIDs(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
+	found, room, begun := []punctual.Delivery{}, int64(claimBytes), time.Now()
+	most := cmp.Or(c.Max, len(c.IDs))
+	place := make(map[string]int, len(c.IDs))
+	var ids []string // each once
+	for i, id := range c.IDs {
+		if _, named := place[id]; !named {
+			place[id] = i
+			ids = append(ids, id)
+		}
+	}
+	var got *claimed
+	var err error
+	for c.IDs = ids; len(found) < most && room > 0 && len(c.IDs) > 0; {
+		got, err = cs.claimSpan(ctx, c, c.Topics[0], span{noScanStart, never}, min(most-len(found), partItems), room, false)
+		if err != nil {
+			break
+		}
+		got.sort()
+		found = append(found, got.ds...)
+		room -= got.bytes()
+		if got.seen == 0 || got.taken < got.seen {
+			break
+		}
+		// Others may have locked one that was to be ended.
+		c.IDs = slices.DeleteFunc(c.IDs, func(id string) bool { return slices.Contains(got.undeliverable, id) })
+	}
+	if err != nil && len(found) == 0 {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b punctual.Delivery) int { return place[a.ID] - place[b.ID] })
 	return cs.stillHeld(ctx, found, begun, err)
 }
 
@@ -241,9 +277,7 @@ func (cs *claims) claimTopic(ctx context.Context, c punctual.Claim, topic string
 			return found, false, err
 		}
 		found = append(found, got.ds...)
-		for i := range got.ds {
-			*room -= int64(len(got.ds[i].Body))
-		}
+		*room -= got.bytes()
 		n -= len(got.ds)
 		switch {
 		case got.taken < got.seen || *room <= 0:
@@ -331,6 +365,14 @@ func (g *claimed) paused() bool { return g.tells == nil }
 // leased.
 func (g *claimed) madeRoom() bool { return g.full && len(g.undeliverable) > 0 }
 
+// bytes is how many bytes the bodies of what was claimed have.
+func (g *claimed) bytes() (n int64) {
+	for i := range g.ds {
+		n += int64(len(g.ds[i].Body))
+	}
+	return n
+}
+
 // sort brings what was claimed into the order of claims, because the server returns it in no order,
 // and sets the ends of the leases.
 func (g *claimed) sort() {
@@ -366,7 +408,11 @@ func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string,
 			x.add("claim_lock", []any{cs.db.class, topic, lockTimeoutOf(boundWait)}, nil)
 			statement = "claim_bounded"
 		}
-		return x.add(statement, cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until), func(rows scanner) error { return got.scan(rows, topic) })
+		args := cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until)
+		if len(c.IDs) > 0 {
+			statement, args = statement+"_named", append(args, c.IDs)
+		}
+		return x.add(statement, args, func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if bounded && errors.Is(err, errLockTimeout) {
 		micros := cs.db.clock.guess()
@@ -387,6 +433,9 @@ func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string,
 	cs.damage.met(got.unreadable, cs.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
+		if len(c.IDs) > 0 {
+			limit = undeliverableAhead // so that those behind them stay
+		}
 		if err := cs.endUndeliverable(ctx, topic, got, limit, in); err != nil && len(got.ds) == 0 {
 			return nil, err
 		}

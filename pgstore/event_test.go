@@ -66,7 +66,7 @@ func TestBitsOfEvents(t *testing.T) {
 	}
 	bits := regexp.MustCompile(`emit & (\d+)`)
 	for _, name := range names {
-		found := bits.FindAllStringSubmatch(mustRead(name, ""), -1)
+		found := bits.FindAllStringSubmatch(mustRead(name), -1)
 		if (len(found) > 0) != (want[name] != 0) {
 			t.Errorf("%s looks at the events of a topic %d times", name, len(found))
 		}

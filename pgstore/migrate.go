@@ -39,7 +39,7 @@ func migrations(schema string) []migration {
 		if err != nil || version != len(all)+1 {
 			panic("pgstore: migration " + name + " is out of order")
 		}
-		all = append(all, migration{version, name, inSchema(mustRead(file, ""), schema)})
+		all = append(all, migration{version, name, inSchema(mustRead(file), schema)})
 	}
 	return all
 }

@@ -27,6 +27,7 @@ type access struct{ index, condition string }
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
 	"claim_bounded":           {{"message_visible", "visible_at"}, {"message_counted", "topic"}},
+	"claim_bounded_named":     {{"message_counted", "topic"}},
 	"undeliverable":           {{"message_visible", "visible_at"}},
 	"step_page":               {{"message_visible", "visible_at"}},
 	"next_due":                {{"message_visible", "visible_at"}},

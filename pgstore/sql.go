@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -14,8 +15,8 @@ import (
 var files embed.FS
 
 // statements are the SQL texts for one schema, by the names of their files. The lists whose
-// names end in _back have no file, because loadStatements makes them from others. So has
-// claim_bounded, which is claim.sql with other lines.
+// names end in _back have no file, because loadStatements makes them from others. Neither have
+// claim_bounded, claim_named and claim_bounded_named, which are claim.sql with other lines.
 type statements map[string]string
 
 // fragments are the files that stand in others. Of these clock and named are statements as well.
@@ -30,9 +31,11 @@ func loadStatements(schema string) statements {
 		panic(fmt.Sprintf("pgstore: the embedded statements cannot be listed: %v", err))
 	}
 	for _, file := range names {
-		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file, "bounded"), schema)
+		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file, "bounded", "named"), schema)
 	}
-	all["claim_bounded"] = inSchema(mustRead("sql/claim.sql", "free"), schema)
+	for name, except := range map[string][]string{"claim_bounded": {"free", "named"}, "claim_named": {"bounded", "next"}, "claim_bounded_named": {"free", "next"}} {
+		all[name] = inSchema(mustRead("sql/claim.sql", except...), schema)
+	}
 	for name, text := range all {
 		for _, part := range fragments {
 			text = strings.ReplaceAll(text, ":"+part+":", all[part])
@@ -46,15 +49,17 @@ func loadStatements(schema string) statements {
 }
 
 // mustRead reads an embedded file without its comments, which are for people who read the file and
-// not for the server's log, and without the lines whose comment is except.
-func mustRead(file, except string) string {
+// not for the server's log, and without the lines whose comment begins or ends with one of except.
+func mustRead(file string, except ...string) string {
 	text, err := files.ReadFile(file)
 	if err != nil {
 		panic("pgstore: " + err.Error()) // it was embedded by the compiler
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {
-		if code, comment, _ := strings.Cut(line, "--"); strings.TrimSpace(code) != "" && (except == "" || strings.TrimSpace(comment) != except) {
+		code, comment, _ := strings.Cut(line, "--")
+		first, last, _ := strings.Cut(strings.TrimSpace(comment), " ")
+		if strings.TrimSpace(code) != "" && !slices.Contains(except, first) && !slices.Contains(except, last) {
 			lines = append(lines, strings.TrimRight(code, " \n"))
 		}
 	}

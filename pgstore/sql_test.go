@@ -69,7 +69,7 @@ func TestOperatorsHaveParentheses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			text := mustRead(name, "")
+			text := mustRead(name)
 			seen += strings.Count(text, "<<")
 			if mixed := mixedOperators(text); mixed != "" {
 				t.Errorf("%s: %s without parentheses: PostgreSQL reads them from left to right", name, mixed)

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,25 +45,10 @@ func idsCases() []testCase {
 	}
 }
 
-// byID claims messages of orders by ID. It skips the case if the store cannot.
+// byID claims messages of orders by ID.
 func (s *harness) byID(ids ...string) []punctual.Delivery {
 	s.Helper()
-	return s.claimByID(punctual.Claim{Topics: []string{orders}, IDs: ids})
-}
-
-func (s *harness) claimByID(c punctual.Claim) []punctual.Delivery {
-	s.Helper()
-	s.canClaimByID()
-	return s.claim(c)
-}
-
-// canClaimByID skips the case if the store cannot claim by ID.
-func (s *harness) canClaimByID() {
-	s.Helper()
-	_, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{"never-heard-of"}, IDs: []string{"none"}})
-	if errors.Is(err, punctual.ErrUnsupported) {
-		s.Skipf("skipped: the store does not claim by ID: %v", err)
-	}
+	return s.claim(punctual.Claim{Topics: []string{orders}, IDs: ids})
 }
 
 // getsByID claims messages of orders by ID and wants some of them, in this order.
@@ -124,7 +108,7 @@ func idsMax(s *harness) {
 		if step.max == 0 {
 			asked = []string{"a", "b", "c"}
 		}
-		ds := s.claimByID(punctual.Claim{Topics: []string{orders}, IDs: asked, Max: step.max})
+		ds := s.claim(punctual.Claim{Topics: []string{orders}, IDs: asked, Max: step.max})
 		if !slices.Equal(ids(ds), step.want) {
 			s.fail("a claim of at most %d of %v got %v; want %v", step.max, asked, ids(ds), step.want)
 		}
@@ -149,7 +133,7 @@ func idsEarly(s *harness) {
 
 func idsLease(s *harness) {
 	s.ready(2)
-	a := s.claimByID(punctual.Claim{Topics: []string{orders}, IDs: []string{"a"}, Lease: time.Hour})
+	a := s.claim(punctual.Claim{Topics: []string{orders}, IDs: []string{"a"}, Lease: time.Hour})
 	b := s.byID("b")
 	if len(a) != 1 || len(b) != 1 || !a[0].LeaseUntil.Equal(noon.Add(time.Hour)) || !b[0].LeaseUntil.Equal(noon.Add(30*time.Second)) {
 		s.fail("claims by ID with a lease of an hour and without one got %+v and %+v; want leases of an hour and of the topic's 30s", a, b)
@@ -167,7 +151,6 @@ func idsRest(s *harness) {
 }
 
 func idsPaused(s *harness) {
-	s.canClaimByID()
 	s.configure(orders, punctual.SettingsPatch{DeliveryPaused: ptr(true)})
 	s.ready(2)
 	s.getsByID([]string{"a", "b"}, nil, "while deliveries are paused")
@@ -269,7 +252,7 @@ func idsNoTopic(s *harness) {
 func idsTwoTopics(s *harness) {
 	s.ready(1)
 	s.push(punctual.NewMessage{Topic: mails, ID: "a"})
-	if ds := s.claimByID(punctual.Claim{Topics: []string{mails}, IDs: []string{"a"}}); len(ds) != 1 || ds[0].Topic != mails {
+	if ds := s.claim(punctual.Claim{Topics: []string{mails}, IDs: []string{"a"}}); len(ds) != 1 || ds[0].Topic != mails {
 		s.fail("a claim of a in %s got %+v", mails, ds)
 	}
 	s.getsByID([]string{"a"}, []string{"a"}, "of the one in orders")
@@ -279,7 +262,7 @@ func idsGroup(s *harness) {
 	group := punctual.GroupTopic(orders, "billing")
 	s.push(punctual.NewMessage{Topic: group, ID: "a"})
 	s.push(punctual.NewMessage{Topic: group, ID: "b"})
-	if ds := s.claimByID(punctual.Claim{Topics: []string{group}, IDs: []string{"b"}}); len(ds) != 1 || ds[0].ID != "b" {
+	if ds := s.claim(punctual.Claim{Topics: []string{group}, IDs: []string{"b"}}); len(ds) != 1 || ds[0].ID != "b" {
 		s.fail("a claim of b in a group got %v", ids(ds))
 	}
 }
@@ -296,7 +279,6 @@ func idsFollow(s *harness) {
 // idsFar: the messages asked for stand behind many that are due earlier, and some of them are
 // claimed before, so that a store has part of the topic in memory.
 func idsFar(s *harness) {
-	s.canClaimByID()
 	const n = 3000
 	ms := make([]punctual.NewMessage, n)
 	for i := range ms {
@@ -325,7 +307,6 @@ func idsFar(s *harness) {
 }
 
 func idsMany(s *harness) {
-	s.canClaimByID()
 	var asked []string
 	for i := range 700 {
 		asked = append(asked, fmt.Sprint(i))
@@ -341,7 +322,6 @@ func idsMany(s *harness) {
 }
 
 func idsReopen(s *harness) {
-	s.canClaimByID()
 	s.ready(4)
 	s.getsByID([]string{"b"}, []string{"b"}, "before a restart")
 	s.reopen()
@@ -360,7 +340,6 @@ func idsReopen(s *harness) {
 // idsRepeat: a claim by ID that is sent again has the answer that the first copy got, and a key is
 // not for another claim.
 func idsRepeat(s *harness) {
-	s.canClaimByID()
 	s.repeater()
 	s.ready(3)
 	var tokens []int64
@@ -378,7 +357,6 @@ func idsRepeat(s *harness) {
 
 // idsTogether: of several claims of the same messages each message goes to one.
 func idsTogether(s *harness) {
-	s.canClaimByID()
 	const n = 40
 	var asked []string
 	for i := range n {
@@ -427,7 +405,6 @@ func idsTogether(s *harness) {
 }
 
 func idsMalformed(s *harness) {
-	s.canClaimByID()
 	s.ready(1)
 	many := make([]string, limits.MaxClaim+1)
 	for i := range many {

@@ -9,16 +9,21 @@
 -- such topic or its delivery is paused. It reads nothing before time $9, the scan start, where the
 -- index has the entries of finished messages, and leases nothing after time $12, unless that is
 -- NULL.
--- This file is two statements (loadStatements). The lines that end in "free" belong to claim alone,
--- which leases nothing of a topic that is bounded, and says that it is. Those that end in "bounded"
--- belong to claim_bounded alone, which leases nothing of any other topic, and must have the lock of
--- claim_lock.sql. Where as many messages have a lease as may (lifecycle.Full), it takes those whose
--- lease has run out, because they have their places. The rate is that of lifecycle.Gate. It returns
--- up to how many it was to lease, whether the topic was full, and, if it saw none because of the
--- bounds, when to ask again.
--- Locks: the up to $5 rows that it reads for a lease. It skips what others have locked. So it waits
--- for nobody but a step of the clock: FOR KEY SHARE, which finds no row, locks the table clock_step
--- against step_lock.sql. claim_bounded also locks the rate, and may wait for a change of that.
+-- This file is four statements (loadStatements). The lines that end in "free" belong to claim
+-- alone, which leases nothing of a topic that is bounded, and says that it is. Those that end in
+-- "bounded" belong to claim_bounded alone, which leases nothing of any other topic, and must have
+-- the lock of claim_lock.sql. Where as many messages have a lease as may (lifecycle.Full), it takes
+-- those whose lease has run out, because they have their places. The rate is that of
+-- lifecycle.Gate. It returns up to how many it was to lease, whether the topic was full, and, if it
+-- saw none because of the bounds, when to ask again. The lines that end in "next" belong to these
+-- two alone. Those that end in "named" belong to claim_named and claim_bounded_named alone, which
+-- lease only messages with the IDs $13, each named once, in the order of these. They do not say
+-- when the next message needs attention. A line that ends in two of the words belongs to what both
+-- of them say.
+-- Locks: the up to $5 rows that it reads for a lease, or the rows with the IDs. It skips what
+-- others have locked. So it waits for nobody but a step of the clock: FOR KEY SHARE, which finds no
+-- row, locks the table clock_step against step_lock.sql. claim_bounded also locks the rate, and may
+-- wait for a change of that.
 -- Tokens are of epoch $10. A server whose line (line.sql) is not that of the epoch, $11, makes the
 -- token NULL, which the table refuses. The table store has both, but is not read here, because its
 -- row gets a new version each second, and all versions stay as long as somebody holds a snapshot.
@@ -48,26 +53,35 @@ room AS MATERIALIZED ( -- bounded
 due AS MATERIALIZED ( -- free
 first AS MATERIALIZED ( -- bounded
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size,
+           i.n, -- named
            :must_end: AS undeliverable
-    FROM punctual.message AS m
+    FROM punctual.message AS m -- next
+    FROM unnest($13::text[]) WITH ORDINALITY AS i (id, n) -- named
+         CROSS JOIN LATERAL (SELECT m.ctid, m.* FROM punctual.message AS m WHERE m.topic = (SELECT number FROM t) AND m.id = i.id OFFSET 0 FOR UPDATE SKIP LOCKED) AS m -- named
     WHERE m.topic = (SELECT number FROM t) AND m.visible_at >= $9::bigint AND m.visible_at <= least((SELECT now FROM t), $12::bigint)
-    ORDER BY m.topic, m.visible_at, m.id
+    ORDER BY m.topic, m.visible_at, m.id -- next
+    ORDER BY i.n -- named
     LIMIT $5::bigint -- free
     LIMIT (SELECT CASE WHEN is_full THEN 0 ELSE most END FROM room) -- bounded
-    FOR UPDATE OF m SKIP LOCKED
+    FOR UPDATE OF m SKIP LOCKED -- next
 ),
 lapsed AS MATERIALIZED ( -- bounded
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size, -- bounded
+           i.n, -- bounded named
            :must_end: AS undeliverable -- bounded
-    FROM punctual.message AS m -- bounded
+    FROM punctual.message AS m -- bounded next
+    FROM unnest($13::text[]) WITH ORDINALITY AS i (id, n) -- bounded named
+         CROSS JOIN LATERAL (SELECT m.ctid, m.* FROM punctual.message AS m WHERE m.topic = (SELECT number FROM t) AND m.id = i.id OFFSET 0 FOR UPDATE SKIP LOCKED) AS m -- bounded named
     WHERE m.topic = (SELECT number FROM t) AND m.counted AND m.token <> 0 AND m.visible_at <= (SELECT now FROM t) -- bounded
-    ORDER BY m.topic, m.visible_at, m.id -- bounded
+    ORDER BY m.topic, m.visible_at, m.id -- bounded next
+    ORDER BY i.n -- bounded named
     LIMIT (SELECT CASE WHEN is_full THEN most ELSE 0 END FROM room) -- bounded
-    FOR UPDATE OF m SKIP LOCKED -- bounded
+    FOR UPDATE OF m SKIP LOCKED -- bounded next
 ), -- bounded
 due AS MATERIALIZED (SELECT * FROM first UNION ALL SELECT * FROM lapsed), -- bounded
 taken AS MATERIALIZED (
-    SELECT s.* FROM (SELECT due.*, sum(size) OVER (ORDER BY visible_at, id) - size AS before FROM due) AS s
+    SELECT s.* FROM (SELECT due.*, sum(size) OVER (ORDER BY visible_at, id) - size AS before FROM due) AS s -- next
+    SELECT s.* FROM (SELECT due.*, sum(size) OVER (ORDER BY n) - size AS before FROM due) AS s -- named
     WHERE s.before = 0 OR s.before + s.size <= $7::bigint
 ),
 found AS MATERIALIZED (
@@ -100,11 +114,12 @@ begun AS ( -- bounded
 ) -- bounded
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
        found.undeliverable, (SELECT tells FROM t),
-       CASE WHEN found.seen < $5::bigint THEN
-           (SELECT m.visible_at FROM punctual.message AS m
-            WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint
-            ORDER BY m.topic, m.visible_at, m.id LIMIT 1)
-       END,
+       CASE WHEN found.seen < $5::bigint THEN -- next
+           (SELECT m.visible_at FROM punctual.message AS m -- next
+            WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint -- next
+            ORDER BY m.topic, m.visible_at, m.id LIMIT 1) -- next
+       END, -- next
+       CASE WHEN false THEN $8::bigint END, -- named
        l.before, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
        l.headers, l.body, l.failures, l.attributes,
        (SELECT bounded FROM t), $5::bigint, false, NULL::bigint -- free

@@ -344,9 +344,13 @@ func (c *raceClient) followed(d event, v punctual.Verb, delay time.Duration) err
 // consume claims, and settles each delivery or leaves it for later. When there are many left for
 // later it settles the oldest of them, whose lease has often run out.
 func (c *raceClient) consume() error {
-	ds, err := c.claim(punctual.Claim{
+	q := punctual.Claim{
 		Topics: []string{orders}, Max: 1 + c.rnd.IntN(3), Wait: c.few(3 * time.Millisecond), Lease: limits.MinLease + c.few(40*time.Millisecond),
-	})
+	}
+	if c.rnd.IntN(4) == 0 {
+		q.IDs, q.Wait = []string{c.id(), c.id(), c.id()}, 0
+	}
+	ds, err := c.claim(q)
 	for _, d := range ds {
 		if err == nil {
 			err = c.handle(d)

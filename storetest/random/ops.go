@@ -182,9 +182,6 @@ func (c *comparison) claimByID(t *rapid.T) {
 	}
 	c.sync()
 	ds, err := c.store.Claim(c.ctx, q)
-	if errors.Is(err, punctual.ErrUnsupported) {
-		return
-	}
 	c.Logf("claim up to %d of %v from %s: %v, %v", q.Max, q.IDs, q.Topics[0], ids(ds), err)
 	breaks := promise.P12
 	for _, d := range ds {

@@ -192,7 +192,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	if f.count > 0 { // so that no more messages are claimed than the command is to handle
 		f.concurrency = int(min(int64(f.concurrency), f.count))
 	}
-	only := &named{Store: s, topic: topics[0], end: end, ids: withoutRepeats(f.ids)}
+	only := &named{store: s, topic: topics[0], end: end, ids: withoutRepeats(f.ids)}
 	if len(f.ids) > 0 {
 		s = only
 	}
@@ -238,7 +238,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 
 // named is a store from which a worker claims the messages of --id, each once, and then no more.
 type named struct {
-	punctual.Store
+	store punctual.Store
 	topic string
 	end   func() // makes the worker drain
 
@@ -248,12 +248,26 @@ type named struct {
 }
 
 // Unwrap lets punctual.As find the optional interfaces of the store.
-func (n *named) Unwrap() punctual.Store { return n.Store }
+func (n *named) Unwrap() punctual.Store { return n.store }
+
+func (n *named) Push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.PushResult, error) {
+	return n.store.Push(ctx, ms)
+}
+
+func (n *named) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, error) {
+	return n.store.Settle(ctx, ss)
+}
+
+func (n *named) Amend(ctx context.Context, as []punctual.Amendment) ([]punctual.Amended, error) {
+	return n.store.Amend(ctx, as)
+}
+func (n *named) Now(ctx context.Context) (time.Time, error) { return n.store.Now(ctx) }
+func (n *named) Close() error                               { return n.store.Close() }
 
 // Claim implements punctual.Store.
 func (n *named) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Delivery, error) {
 	if c.Topics[0] != n.topic { // of a duty
-		return n.Store.Claim(ctx, c)
+		return n.store.Claim(ctx, c)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -263,7 +277,7 @@ func (n *named) Claim(ctx context.Context, c punctual.Claim) ([]punctual.Deliver
 		return nil, ctx.Err()
 	}
 	c.IDs, c.Wait, c.PerTopic = n.ids, 0, 0
-	ds, err := n.Store.Claim(ctx, c)
+	ds, err := n.store.Claim(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func TestConsumeUntilEmpty(t *testing.T) {
 	}
 }
 
-// A run with --id handles the messages named, in this order and each once, leaves out and names what
-// is not ready, and touches no other message.
+// A run with --id handles the messages named, in this order and each once, and no other message. It
+// says which are not ready.
 func TestConsumeByID(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{"a", "b", "c", "d"} {

@@ -281,7 +281,8 @@ if events then
 end
 
 -- Removals come first, because a server out of memory refuses a script that begins with an
--- addition. Unless the caller has named them, the messages to remove are the first ones of each set.
+-- addition. The messages to remove are the first ones of each set, unless the caller has named
+-- them.
 if asked then
   if from_t > 0 then call('ZREM', T, unpack(asked.from_t)) end
   if #ids_from_l > 0 then call('ZREM', L, unpack(ids_from_l)) end
