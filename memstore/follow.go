@@ -9,94 +9,53 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/storekit"
-	"github.com/punctualmq/punctual/storekit/lifecycle"
 )
 
 // Random tests compare another store with this one. The contract lets a store choose among messages
-// with equal times, so this store has to follow the choice of the other: InPartitions, ClaimThese
-// and EndThese are for that. NextAt is for package punctualtest.
+// with equal times, so this store has to follow the choice of the other: InPartitions and Encounter
+// are for that. NextAt is for package punctualtest.
 
-// InPartitions tells ClaimThese and EndThese that the other store divides its topics into
-// partitions. of returns the number of the partition of an ID. Order then holds only within a
-// partition.
+// InPartitions tells Encounter that the other store divides its topics into partitions. of returns
+// the number of the partition of an ID. Order then holds only within a partition.
 func (s *Store) InPartitions(of func(id string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.partition = of
 }
 
-// ClaimThese claims exactly these messages, in this order, as if a Claim had chosen them. It
-// returns an error if no store may choose them, because the topic is paused, or because a message
-// is unknown, dead, leased or not due, must be ended instead of delivered, or is later than a
-// message that was left out. A lease of 0 is the topic's.
+// Encounter brings the store to where a Claim encounters the message next: it ends the messages
+// that must not be delivered and whose time is earlier. A Claim by ID then leases the message or
+// ends it. Encounter returns an error if no claim may encounter the message now, because the topic
+// is paused, or because the message is unknown, dead, leased or not due, or is later than one that
+// is to be delivered and was left out.
 //
-// Like a Claim, ClaimThese ends the messages that must not be delivered and whose time is earlier
-// than that of a message it claims. The other store may also have ended messages with the same time
-// as the last one claimed; follow it there with EndThese. After a claim that returned fewer
-// messages than its Max, an ordinary Claim of the number that was missing shows whether the other
-// store has left any out.
-//
-// When ClaimThese fails, the messages before the one that the error names are claimed.
-func (s *Store) ClaimThese(topic string, ids []string, lease time.Duration) ([]punctual.Delivery, error) {
+// The other store may have ended messages with the same time as the last one claimed; follow it
+// there, too. After a claim that returned fewer messages than its Max, an ordinary Claim of the
+// number that was missing shows whether the other store has left any out.
+func (s *Store) Encounter(name, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := []punctual.Delivery{}
-	for _, id := range ids {
-		t, m, now, err := s.follow(topic, id)
-		if err != nil {
-			return found, fmt.Errorf("claim of %s in %s: %w", id, topic, err)
-		}
-		if lifecycle.MustEnd(&m.Message, &t.settings, now.ms) {
-			return found, fmt.Errorf("claim of %s in %s: it was cancelled, its attempts are used up, or it has expired", id, topic)
-		}
-		s.lease(t, m, lease, now)
-		found = append(found, m.delivery(now))
-	}
-	return found, nil
-}
-
-// EndThese ends these messages, as if a Claim had encountered them, and as ClaimThese does those
-// that must be ended before. It returns an error if no claim may end them, for one of the reasons
-// of ClaimThese or because a message is to be delivered.
-func (s *Store) EndThese(topic string, ids []string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		t, m, now, err := s.follow(topic, id)
-		if err != nil {
-			return fmt.Errorf("end of %s in %s: %w", id, topic, err)
-		}
-		if !s.end(t, m, now) {
-			return fmt.Errorf("end of %s in %s: it is to be delivered", id, topic)
-		}
-	}
-	return nil
-}
-
-// follow returns a message that a claim may encounter next, after it has ended the messages that a
-// claim must end before that one.
-func (s *Store) follow(name, id string) (*topic, *message, instant, error) {
 	now, err := s.enter(context.Background())
 	if err != nil {
-		return nil, nil, now, err
+		return err
 	}
 	t := s.claimable(name, now)
 	if t == nil {
-		return nil, nil, now, fmt.Errorf("there is no such topic, or it is paused")
+		return fmt.Errorf("there is no such topic, or it is paused")
 	}
 	m := t.messages[id]
 	if m == nil {
-		return nil, nil, now, fmt.Errorf("there is no such message")
+		return fmt.Errorf("there is no such message")
 	}
 	if state := m.State(now.ms); state != punctual.StateReady {
-		return nil, nil, now, fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.At()), now.time())
+		return fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.At()), now.time())
 	}
 	for first := s.firstBefore(t, m); first != nil; first = s.firstBefore(t, m) {
 		if !s.end(t, first, now) {
-			return nil, nil, now, fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.id, m.At()-first.At())
+			return fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.id, m.At()-first.At())
 		}
 	}
-	return t, m, now, nil
+	return nil
 }
 
 // firstBefore returns the earliest message in the partition of m if its time is before that of m,

@@ -21,23 +21,21 @@ func dueAt(t *testing.T, s *Store, id string, ms int, more ...func(*punctual.New
 
 func expires(m *punctual.NewMessage) { m.ExpireAfter = time.Millisecond }
 
-func TestClaimThese(t *testing.T) {
+func TestEncounter(t *testing.T) {
 	tests := []struct {
 		name  string
-		claim []string
-		want  []string // claimed
-		err   string   // part of the error; "": none
+		meets []string // one after the other, each claimed by ID unless it is the last and refused
+		err   string   // part of the error of the last one; "": none
 		dead  []string // afterwards
 	}{
-		{name: "all in order", claim: []string{"a", "b", "c"}, want: []string{"a", "b", "c"}},
-		{name: "of equal times any", claim: []string{"a", "c"}, want: []string{"a", "c"}},
-		{name: "an earlier one left out", claim: []string{"b"}, err: "a, whose time came 5 ms earlier, was left out"},
-		{name: "wrong order", claim: []string{"b", "a"}, err: "left out"},
-		{name: "not due", claim: []string{"later"}, err: "scheduled"},
-		{name: "twice", claim: []string{"a", "a"}, want: []string{"a"}, err: "leased"},
-		{name: "unknown", claim: []string{"a", "x"}, want: []string{"a"}, err: "no such message"},
-		{name: "expired, tied with the last", claim: []string{"a", "b", "c", "old"}, want: []string{"a", "b", "c"}, err: "expired"},
-		{name: "behind an expired one", claim: []string{"a", "b", "c", "d"}, want: []string{"a", "b", "c", "d"}, dead: []string{"old"}},
+		{name: "all in order", meets: []string{"a", "b", "c"}},
+		{name: "of equal times any", meets: []string{"a", "c"}},
+		{name: "an earlier one left out", meets: []string{"b"}, err: "a, whose time came 5 ms earlier, was left out"},
+		{name: "not due", meets: []string{"later"}, err: "scheduled"},
+		{name: "twice", meets: []string{"a", "a"}, err: "leased"},
+		{name: "unknown", meets: []string{"a", "x"}, err: "no such message"},
+		{name: "expired, tied with the last", meets: []string{"a", "b", "c", "old"}, dead: []string{"old"}},
+		{name: "behind an expired one", meets: []string{"a", "b", "c", "d"}, dead: []string{"old"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,58 +47,31 @@ func TestClaimThese(t *testing.T) {
 			dueAt(t, s, "old", 5, expires)
 			dueAt(t, s, "d", 6)
 			dueAt(t, s, "later", 1001)
-			ds, err := s.ClaimThese("orders", tt.claim, 0)
-			if !slices.Equal(ids(ds), append([]string{}, tt.want...)) {
-				t.Errorf("ClaimThese(%v) = %v, want %v", tt.claim, ids(ds), tt.want)
-			}
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("ClaimThese(%v) = error %v, want %q", tt.claim, err, tt.err)
+			for i, id := range tt.meets {
+				err := s.Encounter("orders", id)
+				if refused := tt.err != "" && i == len(tt.meets)-1; refused {
+					if err == nil || !strings.Contains(err.Error(), tt.err) {
+						t.Errorf("Encounter of %s = %v, want %q", id, err, tt.err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatalf("Encounter of %s: %v", id, err)
+				}
+				if _, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, IDs: []string{id}}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			wantListed(t, s, punctual.StateDead, tt.dead...)
-			wantListed(t, s, punctual.StateLeased, tt.want...)
 		})
 	}
-}
-
-func TestClaimTheseRefusesPausedTopics(t *testing.T) {
 	s, _ := manual(t)
 	paused := true
 	dueAt(t, s, "a", 0)
 	configure(t, s, punctual.SettingsPatch{DeliveryPaused: &paused})
-	if ds, err := s.ClaimThese("orders", []string{"a"}, 0); err == nil {
-		t.Errorf("ClaimThese of a paused topic = %v, want an error", ids(ds))
+	if err := s.Encounter("orders", "a"); err == nil {
+		t.Error("Encounter of a message of a paused topic is allowed")
 	}
-}
-
-func TestClaimTheseLeasesAsClaimDoes(t *testing.T) {
-	s, _ := manual(t)
-	dueAt(t, s, "a", 0)
-	ds, err := s.ClaimThese("orders", []string{"a"}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := ds[0]
-	if d.Attempt != 1 || d.Token == 0 || !d.LeaseUntil.Equal(start.Add(time.Minute)) {
-		t.Errorf("delivery = %+v, want attempt 1, a token and a lease of a minute", d)
-	}
-	if err := settle(s, d, punctual.SettleAck); err != nil {
-		t.Errorf("ack: %v", err)
-	}
-}
-
-func TestEndThese(t *testing.T) {
-	s, clock := manual(t)
-	clock.Advance(time.Second)
-	dueAt(t, s, "a", 5)
-	dueAt(t, s, "old", 5, expires)
-	if err := s.EndThese("orders", []string{"a"}); err == nil {
-		t.Error("EndThese ended a message that is to be delivered")
-	}
-	if err := s.EndThese("orders", []string{"old"}); err != nil {
-		t.Errorf("EndThese of an expired message: %v", err)
-	}
-	wantListed(t, s, punctual.StateDead, "old")
-	wantListed(t, s, punctual.StateReady, "a")
 }
 
 func TestNextAt(t *testing.T) {

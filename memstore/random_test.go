@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pair is two stores on one clock. The first claims, and the second follows with ClaimThese and
-// EndThese. Pushes, amendments and settlements are made to both. Their contents must never differ,
+// pair is two stores on one clock. The first claims, and the second follows with Encounter and
+// claims by ID. Pushes, amendments and settlements are made to both. Their contents must never differ,
 // and each must stay sound.
 type pair struct {
 	t     *rapid.T
@@ -125,9 +125,12 @@ func (p *pair) claim(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	followed, err := p.s[1].ClaimThese("orders", ids(chosen), 0)
-	if err != nil || !reflect.DeepEqual(chosen, followed) {
-		t.Fatalf("claimed %+v, followed %+v, %v", chosen, followed, err)
+	followed := []punctual.Delivery{}
+	for _, id := range ids(chosen) {
+		followed = append(followed, p.follow(id)...)
+	}
+	if !reflect.DeepEqual(chosen, followed) {
+		t.Fatalf("claimed %+v, followed %+v", chosen, followed)
 	}
 	p.held = append(p.held, chosen...)
 	if c.Max -= len(chosen); c.Max > 0 {
@@ -146,11 +149,23 @@ func (p *pair) endTied() {
 	for id := range p.s[1].topics["orders"].messages {
 		mine, theirs := p.state(0, id), p.state(1, id)
 		if theirs == punctual.StateReady && mine != theirs {
-			if err := p.s[1].EndThese("orders", []string{id}); err != nil {
-				p.t.Fatal(err)
+			if ds := p.follow(id); len(ds) > 0 {
+				p.t.Fatalf("%s was leased; want it ended", id)
 			}
 		}
 	}
+}
+
+// follow has a claim of the follower encounter a message.
+func (p *pair) follow(id string) []punctual.Delivery {
+	if err := p.s[1].Encounter("orders", id); err != nil {
+		p.t.Fatal(err)
+	}
+	ds, err := p.s[1].Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, IDs: []string{id}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return ds
 }
 
 func (p *pair) state(i int, id string) punctual.State {

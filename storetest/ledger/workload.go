@@ -410,6 +410,11 @@ func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
 		r.Shuffle(3, func(i, j int) { c.Topics[i], c.Topics[j] = c.Topics[j], c.Topics[i] })
 	case 3:
 		c.Topics = append(c.Topics, rareTopic(someRare(r)), hotTopic(r.IntN(hotTopics)), rareTopic(someRare(r)))
+	case 4:
+		c.Wait = 0
+		for range 5 {
+			c.IDs = append(c.IDs, w.freshID(r, c.Topics[0]))
+		}
 	}
 	if w.ClaimTopics > 0 {
 		c.Topics = c.Topics[:min(len(c.Topics), w.ClaimTopics)]

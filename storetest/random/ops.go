@@ -231,12 +231,21 @@ func (c *comparison) followClaim(q punctual.Claim, ds []punctual.Delivery) {
 func (c *comparison) followTopic(topic string, ds []punctual.Delivery, length time.Duration) {
 	for _, d := range ds {
 		broken := c.promiseOf(topic, d.ID)
-		want, err := c.model.ClaimThese(topic, []string{d.ID}, length)
-		if err != nil {
+		want, err := c.encounter(topic, d.ID, length)
+		if err != nil || len(want) == 0 {
 			c.broken(broken, "a claim returned %s/%s, which it may not: %v", topic, d.ID, err)
 		}
 		c.took(d, want[0])
 	}
+}
+
+// encounter has a claim of the model encounter a message. It returns the message if the claim has
+// leased it, and nothing if the claim has ended it.
+func (c *comparison) encounter(topic, id string, length time.Duration) ([]punctual.Delivery, error) {
+	if err := c.model.Encounter(topic, id); err != nil {
+		return nil, err
+	}
+	return c.model.Claim(c.ctx, punctual.Claim{Topics: []string{topic}, IDs: []string{id}, Lease: length})
 }
 
 // took compares a delivery with that of the model, and keeps its lease.
@@ -297,7 +306,7 @@ func (c *comparison) followEnded(topic string) {
 	}
 	for _, i := range ready {
 		if m, err := c.model.Get(c.ctx, topic, i.ID); err != nil || m.State != punctual.StateReady || !c.mustEnd(i) {
-			continue // it is to be delivered, or EndThese has ended it before another one
+			continue // it is to be delivered, or was ended before another one
 		}
 		now, err := c.inspector.Get(c.ctx, topic, i.ID)
 		if err == nil && now.State == punctual.StateReady {
@@ -306,7 +315,7 @@ func (c *comparison) followEnded(topic string) {
 		if err != nil && !errors.Is(err, punctual.ErrNotFound) {
 			c.broken(promise.P13, "Get of %s/%s: unexpected error: %v", topic, i.ID, err)
 		}
-		if err := c.model.EndThese(topic, []string{i.ID}); err != nil {
+		if ds, err := c.encounter(topic, i.ID, 0); err != nil || len(ds) > 0 {
 			c.broken(promise.P6, "%s/%s was ended by a claim, which it may not: %v", topic, i.ID, err)
 		}
 	}
