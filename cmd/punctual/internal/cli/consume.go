@@ -76,8 +76,7 @@ default, lines come in the order in which messages were claimed.`,
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
   punctual consume mail --exec 'echo "$PUNCTUAL_ID is due at $PUNCTUAL_DUE"' --quiet 22:00-08:00 --zone Europe/Berlin
-  punctual consume orders --group billing --exec ./close --then
-  punctual consume orders --id A-17 --exec ./close`,
+  punctual consume orders --group billing --exec ./close --then`,
 		RunE: a.action(func(ctx context.Context, topics []string) error {
 			if err := f.check(topics); err != nil {
 				return err
