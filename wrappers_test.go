@@ -42,6 +42,7 @@ sharedstore.Store       own       own     own      own            own      own  
 
 server.storeCalls       hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 internal/answers.Store  hidden    hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     own            hidden  hidden
+cmd/punctual/internal/cli.named shown shown shown shown          shown    shown              shown         shown            shown    shown           shown      shown          shown  shown
 
 internal/rigs/hung.Store  hidden  hidden  hidden   hidden         hidden   hidden             hidden        hidden           hidden   hidden          hidden     hidden         hidden  hidden
 internal/rigs/family.Store shown  shown  shown    shown          shown    shown              shown         shown            shown    own             shown      shown           own  shown

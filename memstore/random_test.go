@@ -13,8 +13,8 @@ import (
 )
 
 // pair is two stores on one clock. The first claims, and the second follows with Encounter and
-// claims by ID. Pushes, amendments and settlements are made to both. Their contents must never differ,
-// and each must stay sound.
+// claims by ID. Pushes, amendments and settlements are made to both. Their contents must never
+// differ, and each must stay sound.
 type pair struct {
 	t     *rapid.T
 	clock *storekit.ManualClock

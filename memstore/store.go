@@ -119,8 +119,8 @@ func (s *Store) Close() error {
 }
 
 // instant is one reading of the store's clock. A method reads the clock once for all its items.
-// Only Claim reads it again, after it has waited or leased messages, and Configure reads it for each
-// of its steps.
+// Only Claim reads it again, after it has waited or leased messages, and Configure for each of its
+// steps.
 type instant struct {
 	fine   time.Time // in the resolution of the clock; delays count from it
 	ms     int64     // in Unix milliseconds, rounded down, for all else

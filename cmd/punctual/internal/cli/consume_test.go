@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/punctualmq/punctual"
+	"github.com/punctualmq/punctual/internal/rigs/calls"
 	"github.com/punctualmq/punctual/limits"
 )
 
@@ -83,6 +84,10 @@ func TestConsumeByID(t *testing.T) {
 	}
 	r.run("consume", "t", "u", "--id", "a").exits(exitUsage)
 	r.run("consume", "t", "--id", "").exits(exitUsage)
+}
+
+func TestNamedPassesCallsOn(t *testing.T) {
+	calls.PassOn(t, func(below punctual.Store) punctual.Store { return &named{store: below} })
 }
 
 // A run with --until-empty waits for a message that is scheduled.
