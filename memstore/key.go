@@ -31,10 +31,10 @@ type key struct {
 
 func (k *key) empty() bool { return k.head == nil && k.leases == 0 && len(k.waiting) == 0 }
 
-// keyOf returns the key of that name, and makes it if there is none. It is nil for the empty name.
+// keyOf returns the key of that name, and makes it if there is none.
 func (t *topic) keyOf(name string) *key {
 	k := t.keys[name]
-	if k == nil && name != "" {
+	if k == nil {
 		k = &key{name: name}
 		t.keys[name] = k
 	}

@@ -56,7 +56,7 @@ type message struct {
 	delivered  int64 // when its last lease began, in Unix ms
 	failures   []punctual.Failure
 
-	key *key // nil for a message without one
+	key *key // nil for a message without one, and for a dead one, whose key the topic may forget
 	// turn is when the turn of the head of a key comes, and when that of a leased message came. For
 	// one whose lease has run out it may be later: when the rate of its key lets a lease begin.
 	turn  int64
@@ -113,7 +113,6 @@ func (m *message) delivery(now instant) punctual.Delivery {
 func (t *topic) add(m *message, now instant) {
 	t.remembered.forget(m.id)
 	t.messages[m.id] = m
-	m.key = t.keyOf(m.attributes.Key)
 	t.place(m, now)
 }
 
@@ -121,6 +120,9 @@ func (t *topic) add(m *message, now instant) {
 // have its turn.
 func (t *topic) place(m *message, now instant) {
 	m.unhead(now)
+	if m.key == nil && m.attributes.Key != "" {
+		m.key = t.keyOf(m.attributes.Key)
+	}
 	switch {
 	case m.Reason != "":
 		t.move(m, &t.dead)
@@ -130,6 +132,9 @@ func (t *topic) place(m *message, now instant) {
 		t.move(m, &t.live)
 	}
 	t.count(m, now)
+	if m.queue == &t.dead {
+		m.key = nil
+	}
 }
 
 // bound begins to keep leased, or stops that, as the settings ask for, and cuts the gate to the

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +63,7 @@ func keyCases() []testCase {
 		{"kept over a restart", p3, keyReopen},
 		{"behind a step of the clock", p8, keyStep},
 		{"together", p3, keyTogether},
+		{"at random", p12, keyRandom},
 	}
 }
 
@@ -681,7 +684,13 @@ func keyRequeued(s *harness) {
 	s.wantClaim("with a message of the same key leased")
 	s.wantWaiting("a~1")
 	s.ack(d)
-	s.wantClaim("after its ack", "a~1")
+	d = s.wantClaim("after its ack", "a~1")["a~1"]
+	s.done(d, punctual.SettleDiscard, 0)
+	s.wantClaim("when the key has no live message")
+	s.outcome(requeue(orders, "a~1", 0), nil, "dead, and the only one of its key")
+	s.wantWaiting()
+	s.checkSound()
+	s.wantClaim("after the requeue", "a~1")
 }
 
 func keyExpired(s *harness) {
@@ -969,4 +978,134 @@ func keyTogether(s *harness) {
 		}
 	}
 	s.none(orders, "after everything was acked")
+}
+
+// keyRandom makes random calls for messages of few keys. After each of them it compares what waits
+// with what the bounds say, and after a claim that was not full it wants nothing left that could be
+// leased. Leases are so long that none runs out.
+func keyRandom(s *harness) {
+	long := punctual.SettingsPatch{Lease: ptr(24 * time.Hour)}
+	s.keyed(long)
+	for seed := range uint64(5) {
+		h := &keyHistory{harness: newHarness(s.T, s.promise, s.opener), r: rand.New(rand.NewPCG(seed, 39)), held: map[string]punctual.Delivery{}}
+		h.keyed(long)
+		h.run(80)
+	}
+}
+
+// keyHistory is one history of keyRandom. held has the messages under a lease by their IDs, and
+// bound is how many leases a key may have, 0 for no bound.
+type keyHistory struct {
+	*harness
+	r       *rand.Rand
+	held    map[string]punctual.Delivery
+	pushed  []string // in the order of the pushes
+	bound   int
+	inOrder bool
+}
+
+func (h *keyHistory) run(calls int) {
+	for i := range calls {
+		switch call := h.r.IntN(12); {
+		case call < 5:
+			id := fmt.Sprintf("%c~%d", 'a'+h.r.IntN(3), i)
+			m := ofKey(id, time.Duration(h.r.IntN(3)*1000+i)*time.Millisecond) // no two are due at once
+			if h.r.IntN(6) == 0 {
+				m.Key = ""
+			}
+			h.push(m)
+			h.pushed = append(h.pushed, id)
+		case call < 8:
+			h.claims(1 + h.r.IntN(3))
+		case call < 10:
+			h.settles(i)
+		case call == 10 && len(h.pushed) > 0:
+			id := h.pushed[h.r.IntN(len(h.pushed))]
+			change := []punctual.Amendment{cancel(orders, id), remove(orders, id), reschedule(orders, id, time.Duration(h.r.IntN(2)*1000+i)*time.Millisecond), requeue(orders, id, 0)}[h.r.IntN(4)]
+			if h.amend(change).Err == nil && change.Change == punctual.ChangeDelete {
+				delete(h.held, id)
+			}
+		default:
+			h.bound, h.inOrder = h.r.IntN(3), h.r.IntN(3) == 0
+			h.configure(orders, punctual.SettingsPatch{MaxKeyLeases: ptr(h.bound), InOrder: ptr(h.inOrder)})
+			if h.inOrder {
+				h.bound = 1
+			}
+		}
+		h.advance(time.Duration(h.r.IntN(1000)) * time.Millisecond)
+		h.compare(i)
+	}
+	h.checkSound()
+}
+
+func (h *keyHistory) claims(n int) {
+	ds := h.take(orders, n)
+	for _, d := range ds {
+		h.held[d.ID] = d
+	}
+	leased := map[string]int{}
+	for _, d := range h.held {
+		leased[d.Key]++
+	}
+	for _, d := range ds {
+		if d.Key != "" && h.bound > 0 && leased[d.Key] > h.bound {
+			h.fail("a claim got %v; %s has %d leases by now, and may have %d", ids(ds), d.Key, leased[d.Key], h.bound)
+		}
+	}
+	if len(ds) == n {
+		return
+	}
+	for _, i := range h.list(punctual.ListQuery{Topic: orders, State: punctual.StateReady}) {
+		if !i.Waiting {
+			h.fail("a claim of %d got %v, and left %s, which does not wait", n, ids(ds), i.ID)
+		}
+	}
+}
+
+// settles ends one of the leases.
+func (h *keyHistory) settles(i int) {
+	for _, id := range slices.Sorted(maps.Keys(h.held)) {
+		d := h.held[id]
+		v := []punctual.Verb{punctual.SettleAck, punctual.SettleAck, punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleRelease, punctual.SettleDiscard}[h.r.IntN(6)]
+		var delay time.Duration
+		if v == punctual.SettleRetry || v == punctual.SettleSnooze {
+			delay = time.Duration(h.r.IntN(2)*1000+i) * time.Millisecond
+		}
+		if err := h.settle(d, v, delay); err != nil && !errors.Is(err, punctual.ErrCancelled) {
+			h.fail("%s of %s: %v", v, id, err)
+		}
+		delete(h.held, id)
+		return
+	}
+}
+
+// compare compares Info.Waiting of each ready message with what the bounds say.
+func (h *keyHistory) compare(call int) {
+	h.Helper()
+	leased := map[string]int{}
+	for _, d := range h.held {
+		leased[d.Key]++
+	}
+	ready := h.list(punctual.ListQuery{Topic: orders, State: punctual.StateReady})
+	all := slices.Concat(ready, h.list(punctual.ListQuery{Topic: orders, State: punctual.StateScheduled}))
+	before := func(a, b *punctual.Info) int {
+		x, y := a.Due, b.Due
+		if h.inOrder {
+			x, y = a.FirstDue, b.FirstDue
+		}
+		return cmp.Or(x.Compare(y), slices.Index(h.pushed, a.ID)-slices.Index(h.pushed, b.ID))
+	}
+	first := map[string]*punctual.Info{}
+	for i := range all {
+		if m := &all[i]; first[m.Key] == nil || before(m, first[m.Key]) < 0 {
+			first[m.Key] = m
+		}
+	}
+	for _, m := range ready {
+		waits := m.Key != "" && (first[m.Key].ID != m.ID || h.bound > 0 && leased[m.Key] >= h.bound)
+		if m.Waiting != waits {
+			h.fail("after call %d, %s waits for its key: %v; want %v, with %s (due %v) before it (due %v), %d leases and a bound of %d, in order %v",
+				call, m.ID, m.Waiting, waits, first[m.Key].ID, first[m.Key].Due, m.Due, leased[m.Key], h.bound, h.inOrder)
+		}
+	}
 }
