@@ -328,7 +328,8 @@ type claimed struct {
 	token         *int64
 	seen, taken   int
 	undeliverable []string // the IDs of messages that must end
-	flags         *int     // 1 if the topic tells of acks, and 2 more if it is bounded; nil where there is no such topic or its delivery is paused
+	tells         *bool    // whether the topic tells of acks; nil where there is no such topic or its delivery is paused
+	bounded       bool     // the topic is
 	most          int      // how many messages it was to lease at most
 	full          bool     // the topic has as many leases as it may
 	blocked       *int64   // when to ask again, in ms, if the bounds have let no lease begin
@@ -358,7 +359,7 @@ func (cs *claims) claimSome(ctx context.Context, c punctual.Claim, topic string,
 }
 
 // paused reports whether the topic is paused, or there is none.
-func (g *claimed) paused() bool { return g.flags == nil }
+func (g *claimed) paused() bool { return g.tells == nil }
 
 // madeRoom reports whether messages have lost their leases that had run out, so that others may be
 // leased.
@@ -416,17 +417,16 @@ func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string,
 	if bounded && errors.Is(err, errLockTimeout) {
 		micros := cs.db.clock.guess()
 		again := micros/1000 + boundWait.Milliseconds()
-		return &claimed{micros: micros, flags: new(2), blocked: &again}, nil
+		return &claimed{micros: micros, bounded: true, tells: new(bool), blocked: &again}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	cs.db.clock.hear(got.micros)
-	if got.flags != nil {
-		is := *got.flags&2 != 0
-		cs.db.acks.learn(topic, *got.flags&1 != 0)
-		cs.db.bounded.learn(topic, is)
-		if is != bounded {
+	if got.tells != nil {
+		cs.db.acks.learn(topic, *got.tells)
+		cs.db.bounded.learn(topic, got.bounded)
+		if got.bounded != bounded {
 			return cs.claimSpan(ctx, c, topic, in, limit, room, limited)
 		}
 	}
@@ -539,13 +539,14 @@ func (cs *claims) endMessages(ctx context.Context, topic string, ids []string) e
 func (g *claimed) scan(rows scanner, topic string) error {
 	var id *string
 	var place, due, first, created, expires *int64
-	var drop *bool
+	var drop, bounded *bool
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.flags, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.tells, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures, &attributes,
-		&g.most, &g.full, &g.blocked)
+		&bounded, &g.most, &g.full, &g.blocked)
+	g.bounded = orZero(bounded)
 	if err != nil || id == nil {
 		return err
 	}

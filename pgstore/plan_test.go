@@ -26,8 +26,8 @@ type access struct{ index, condition string }
 // the ways of the list without _back.
 var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
-	"claim_bounded":           {{"message_visible", "visible_at"}, {"message_forget", "forget_at IS NULL"}},
-	"claim_bounded_named":     {{"message_forget", "forget_at IS NULL"}},
+	"claim_bounded":           {{"message_visible", "visible_at"}, {"message_counted", "topic"}},
+	"claim_bounded_named":     {{"message_counted", "topic"}},
 	"undeliverable":           {{"message_visible", "visible_at"}},
 	"step_page":               {{"message_visible", "visible_at"}},
 	"next_due":                {{"message_visible", "visible_at"}},

@@ -62,6 +62,7 @@ func keyCases() []testCase {
 		{"many of one that is full", p12, keyMany},
 		{"kept over a restart", p3, keyReopen},
 		{"behind a step of the clock", p8, keyStep},
+		{"a turn behind a step of the clock", p8, keyTurnStep},
 		{"together", p3, keyTogether},
 		{"at random", p12, keyRandom},
 	}
@@ -916,6 +917,20 @@ func keyStep(s *harness) {
 	s.wantClaim("behind a step of the clock, after two acks", "a~2", "b~3")
 }
 
+// keyTurnStep: a lease from before a step of the clock holds up the next of its key no longer than
+// without the step.
+func keyTurnStep(s *harness) {
+	s.keyed(punctual.SettingsPatch{Lease: ptr(time.Hour)})
+	s.pushKeys("a~1", "a~2")
+	s.ahead(10*time.Minute, func() {
+		if ds := s.take(orders, 1); len(ds) != 1 || ds[0].ID != "a~1" {
+			s.fail("a claim of one message got %v; want a~1", ids(ds))
+		}
+	})
+	s.wantWaiting()
+	s.wantClaim("behind a step of the clock", "a~2")
+}
+
 // keyTogether: pushes, claims and settlements of many goroutines at once keep the bounds of every
 // key, and deliver everything.
 func keyTogether(s *harness) {
@@ -960,7 +975,9 @@ func keyTogether(s *harness) {
 					}
 					mu.Lock()
 					underWay[d.Key]-- // before the settlement, because its room is free before its answer comes
-					acked[d.ID] = acked[d.ID] || x.Verb == punctual.SettleAck
+					if x.Verb == punctual.SettleAck {
+						acked[d.ID] = true
+					}
 					mu.Unlock()
 					results, err := s.store.Settle(s.ctx, []punctual.Settlement{x})
 					errs[g] = cmp.Or(errs[g], errors.Join(append(results, err)...))

@@ -96,11 +96,10 @@ CREATE TABLE punctual.message (
     autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX message_visible ON punctual.message (topic, visible_at, id) WHERE visible_at IS NOT NULL;
+CREATE INDEX message_counted ON punctual.message (topic, visible_at, id) WHERE counted AND token <> 0;
 CREATE INDEX message_died ON punctual.message (topic, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_reason ON punctual.message (topic, reason, died_at, id) WHERE died_at IS NOT NULL;
--- It also has the leases that count, whose forget_at is NULL, because a further index would cost
--- every change of a message, also where its condition does not hold.
-CREATE INDEX message_forget ON punctual.message (topic, forget_at) WHERE forget_at IS NOT NULL OR counted AND token <> 0;
+CREATE INDEX message_forget ON punctual.message (topic, forget_at) WHERE forget_at IS NOT NULL;
 
 -- What is told of a message that was acked, cancelled or dropped, as long as its topic asks. It
 -- does not hold the ID.

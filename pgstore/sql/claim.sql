@@ -5,10 +5,10 @@
 -- the messages that it takes have up to $7 bytes in all, unless the first one that is not empty has
 -- more. It returns a row for each message that it has leased, or one row without a message. If it
 -- saw fewer than it asked for, it also returns when the next message needs attention, if that is
--- within $8 ms. It also returns 1 if the topic tells of acks, and 2 more if it is bounded, or NULL
--- where there is no such topic or its delivery is paused. It reads nothing before time $9, the scan
--- start, where the index has the entries of finished messages, and leases nothing after time $12,
--- unless that is NULL.
+-- within $8 ms. It also returns whether the topic tells of acks, which is NULL where there is no
+-- such topic or its delivery is paused. It reads nothing before time $9, the scan start, where the
+-- index has the entries of finished messages, and leases nothing after time $12, unless that is
+-- NULL.
 -- This file is four statements (loadStatements). The lines that end in "free" belong to claim
 -- alone, which leases nothing of a topic that is bounded, and says that it is. Those that end in
 -- "bounded" belong to claim_bounded alone, which leases nothing of any other topic, and must have
@@ -32,23 +32,23 @@ t AS MATERIALIZED (
     SELECT CASE WHEN NOT topic.bounded THEN topic.number END AS number, -- free
     SELECT CASE WHEN topic.bounded THEN topic.number END AS number, topic.max_leases, -- bounded
            rate.gap, rate.at_once, least(rate.gate, clock.micros + rate.at_once * rate.gap) AS gate, -- bounded
-           topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
-           (topic.emit & 1) + CASE WHEN topic.bounded THEN 2 ELSE 0 END AS flags
+           topic.bounded, topic.max_attempts, clock.micros / 1000 AS now, clock.micros / 1000 + coalesce($6::bigint, topic.lease) AS until,
+           topic.emit & 1 <> 0 AS tells
     FROM punctual.topic AS topic CROSS JOIN clock
          LEFT JOIN LATERAL (SELECT r.* FROM punctual.rate AS r WHERE r.topic = topic.number OFFSET 0) AS rate ON true -- bounded
     WHERE topic.name = $4::text AND NOT topic.delivery_paused
       AND NOT EXISTS (SELECT 1 FROM punctual.clock_step AS c WHERE c.steps < 0 FOR KEY SHARE)
 ),
 held AS MATERIALIZED ( -- bounded
-    SELECT m.ctid AS place, m.id, m.visible_at FROM punctual.message AS m -- bounded
-    WHERE m.topic = (SELECT number FROM t WHERE max_leases > 0) AND m.forget_at IS NULL AND m.counted AND m.token <> 0 -- bounded
-    ORDER BY m.topic, m.forget_at -- bounded
+    SELECT count(*) AS leases, min(m.visible_at) FILTER (WHERE m.visible_at > (SELECT now FROM t)) AS ends -- bounded
+    FROM punctual.message AS m -- bounded
+    WHERE m.topic = (SELECT number FROM t WHERE max_leases > 0) AND m.counted AND m.token <> 0 -- bounded
 ), -- bounded
 room AS MATERIALIZED ( -- bounded
     SELECT max_leases > 0 AND leases >= max_leases AS is_full, ends, -- bounded
            least($5::bigint, CASE WHEN leases < max_leases THEN max_leases - leases END, -- bounded
                  at_once - greatest(0, (gate - micros + gap - 1) / gap)) AS most -- bounded
-    FROM t CROSS JOIN clock CROSS JOIN (SELECT count(*) AS leases, min(visible_at) FILTER (WHERE visible_at > (SELECT now FROM t)) AS ends FROM held) AS h -- bounded
+    FROM t CROSS JOIN held CROSS JOIN clock -- bounded
 ), -- bounded
 due AS MATERIALIZED ( -- free
 first AS MATERIALIZED ( -- bounded
@@ -66,20 +66,17 @@ first AS MATERIALIZED ( -- bounded
     FOR UPDATE OF m SKIP LOCKED -- next
 ),
 lapsed AS MATERIALIZED ( -- bounded
-    SELECT m.* -- bounded next
-    FROM (SELECT place FROM held WHERE visible_at <= (SELECT now FROM t) ORDER BY visible_at, id) AS h CROSS JOIN LATERAL ( -- bounded next
     SELECT m.ctid AS place, m.id, m.visible_at, coalesce(octet_length(m.body), 0) AS size, -- bounded
            i.n, -- bounded named
            :must_end: AS undeliverable -- bounded
     FROM punctual.message AS m -- bounded next
     FROM unnest($13::text[]) WITH ORDINALITY AS i (id, n) -- bounded named
          CROSS JOIN LATERAL (SELECT m.ctid, m.* FROM punctual.message AS m WHERE m.topic = (SELECT number FROM t) AND m.id = i.id OFFSET 0 FOR UPDATE SKIP LOCKED) AS m -- bounded named
-    WHERE m.ctid = h.place -- bounded next
-    WHERE m.topic = (SELECT number FROM t) AND m.counted -- bounded named
-      AND m.token <> 0 AND m.visible_at <= (SELECT now FROM t) -- bounded
-    FOR UPDATE OF m SKIP LOCKED) AS m -- bounded next
+    WHERE m.topic = (SELECT number FROM t) AND m.counted AND m.token <> 0 AND m.visible_at <= (SELECT now FROM t) -- bounded
+    ORDER BY m.topic, m.visible_at, m.id -- bounded next
     ORDER BY i.n -- bounded named
     LIMIT (SELECT CASE WHEN is_full THEN most ELSE 0 END FROM room) -- bounded
+    FOR UPDATE OF m SKIP LOCKED -- bounded next
 ), -- bounded
 due AS MATERIALIZED (SELECT * FROM first UNION ALL SELECT * FROM lapsed), -- bounded
 taken AS MATERIALIZED (
@@ -116,7 +113,7 @@ begun AS ( -- bounded
     WHERE r.topic = t.number AND (found.wanted > 0 OR r.gate > t.gate) -- bounded
 ) -- bounded
 SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.seen, found.taken,
-       found.undeliverable, (SELECT flags FROM t),
+       found.undeliverable, (SELECT tells FROM t),
        CASE WHEN found.seen < $5::bigint THEN -- next
            (SELECT m.visible_at FROM punctual.message AS m -- next
             WHERE m.topic = (SELECT number FROM t) AND m.visible_at > (SELECT now FROM t) AND m.visible_at <= (SELECT now FROM t) + $8::bigint -- next
@@ -125,8 +122,8 @@ SELECT clock.micros, (SELECT until FROM t), (SELECT token FROM number), found.se
        CASE WHEN false THEN $8::bigint END, -- named
        l.before, l.id, l.due, l.first_due, l.created, l.expires, l.drop_expired, l.attempts, l.max_attempts,
        l.headers, l.body, l.failures, l.attributes,
-       $5::bigint, false, NULL::bigint -- free
-       coalesce(most, $5::bigint), coalesce(is_full, false), -- bounded
+       (SELECT bounded FROM t), $5::bigint, false, NULL::bigint -- free
+       (SELECT bounded FROM t), coalesce(most, $5::bigint), coalesce(is_full, false), -- bounded
        CASE WHEN found.seen = 0 THEN greatest( -- bounded
            CASE WHEN is_full THEN coalesce(ends, now + 1000) END, -- bounded
            CASE WHEN most = 0 THEN (gate - (at_once - 1) * gap + 999) / 1000 END) END -- bounded

@@ -322,6 +322,7 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 			return punctual.Settings{}, fmt.Errorf("%d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", *n, old.Size(), punctual.ErrInvalid)
 		}
 		can := storekit.AllAbilities()
+		can.Keys = false
 		can.BoundsLeases = old.settings.Partitions == 1 && patch.Partitions == nil || patch.Partitions != nil && *patch.Partitions == 1
 		set, err := storekit.ApplySettings(old.settings, patch, can)
 		if err != nil {

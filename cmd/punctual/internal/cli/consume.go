@@ -25,6 +25,7 @@ type consumeFlags struct {
 	exec        string
 	group       string
 	concurrency int
+	strict      bool
 	count       int64
 	untilEmpty  bool
 	lease       time.Duration
@@ -70,7 +71,8 @@ not all of a night come at once. No attempt is used, and a retry waits as well.
 With --id only the messages with these IDs are received, each once, in the order of the flags. Those
 that are not ready are left out. Consume ends behind the last one, and fails if any was left out.
 
-Several topics are asked in a random order, so that none starves. With --concurrency 1, the
+Several topics are asked in a random order, so that none starves, or with --strict in the order
+given: messages of a later one come while the earlier ones have nothing due. With --concurrency 1, the
 default, lines come in the order in which messages were claimed.`,
 		Example: `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
@@ -98,6 +100,7 @@ default, lines come in the order in which messages were claimed.`,
 	parsedVar(flags, &f.exec, "exec", "run `CMD` by sh -c for each message", "command", readCommand)
 	flags.StringVar(&f.group, "group", "", "receive the copies of this `GROUP` of the topics")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "handle this many messages at the same time")
+	flags.BoolVar(&f.strict, "strict", false, "ask for the topics in the order given")
 	flags.Int64Var(&f.count, "count", 0, "end after this many deliveries; what was claimed beyond them is given back (default: no end)")
 	flags.BoolVar(&f.untilEmpty, "until-empty", false, "end when the topics hold nothing scheduled, ready or leased")
 	durationVar(flags, &f.lease, "lease", "the length of a lease, renewed while a message is handled (default: as the topic says)")
@@ -197,6 +200,7 @@ func (a *app) consume(ctx context.Context, s punctual.Store, topics []string, f 
 	}
 	w := worker.New(s, &worker.Config{
 		Concurrency:     f.concurrency,
+		Strict:          f.strict,
 		Lease:           f.lease,
 		Timeout:         f.timeout,
 		ShutdownTimeout: drainLimit,

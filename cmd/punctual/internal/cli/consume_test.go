@@ -65,6 +65,14 @@ func TestConsumeUntilEmpty(t *testing.T) {
 
 // A run with --id handles the messages named, in this order and each once, and no other message. It
 // says which are not ready.
+func TestConsumeStrict(t *testing.T) {
+	r := newRig(t)
+	for i := range 6 {
+		r.run("push", []string{"mails", "codes"}[i/3], fmt.Sprint("m", i)).ok()
+	}
+	r.run("consume", "codes", "mails", "--strict", "--until-empty", "--exec", "cat; echo").ok().prints("m3\nm4\nm5\nm0\nm1\nm2\n")
+}
+
 func TestConsumeByID(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
