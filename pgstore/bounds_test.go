@@ -125,6 +125,10 @@ func TestWokenByAnEndInAnotherProcess(t *testing.T) {
 			rs, err := b.Push(t.Context(), []punctual.NewMessage{replacing(d)})
 			return firstError(err, func() error { return rs[0].Err })
 		},
+		"purge": func(punctual.Delivery) error {
+			_, err := b.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders", State: punctual.StateLeased})
+			return err
+		},
 		"higher bound": func(punctual.Delivery) error {
 			_, err := b.Configure(t.Context(), "orders", punctual.SettingsPatch{MaxLeases: new(2)})
 			return err
