@@ -455,12 +455,12 @@ func behind(micros int64) int64 { return micros/1000 - scanBack.Milliseconds() }
 
 // scanStart returns the next scan start of the topic, before which the claim has left no message
 // that it could see. A claim leases all messages that it reads, unless they have too many bytes in
-// all, some are undeliverable, or the topic's bounds leave no room; then the scan start stays at
-// from. LeaseUntil of a delivery is here still the place of the message in its topic, as scan has
-// set it.
+// all or some are undeliverable; then the scan start stays at from, and so it does in endRead where
+// the topic's bounds leave no room. LeaseUntil of a delivery is here still the place of the message
+// in its topic, as scan has set it.
 func (g *claimed) scanStart(from int64) int64 {
 	switch {
-	case g.taken < g.seen || len(g.undeliverable) > 0 || g.full || g.blocked != nil:
+	case g.taken < g.seen || len(g.undeliverable) > 0:
 		return from
 	case g.seen == 0:
 		return behind(g.micros)
