@@ -69,6 +69,8 @@ type Selection struct {
 	Error string
 	// IDPrefix is what the ID begins with.
 	IDPrefix string
+	// Key is the key of the messages (punctual.NewMessage.Key).
+	Key string
 	// Headers are headers with their values that a message has to have, all of them.
 	Headers map[string]string
 	// Only, if not nil, returns whether a message is selected for which all other fields hold. A
@@ -80,7 +82,7 @@ type Selection struct {
 // matches reports whether a listed message, which has the state and lies between the bounds, is
 // selected.
 func (s *Selection) matches(m *punctual.Info) bool {
-	if !strings.HasPrefix(m.ID, s.IDPrefix) {
+	if !strings.HasPrefix(m.ID, s.IDPrefix) || s.Key != "" && m.Key != s.Key {
 		return false
 	}
 	if n := len(m.Failures); s.Error != "" && (n == 0 || !strings.Contains(m.Failures[n-1].Error, s.Error)) {

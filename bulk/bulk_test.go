@@ -177,6 +177,7 @@ func TestBulkSelects(t *testing.T) {
 		{"all that wait", bulk.Selection{}, []string{"a-1", "a-2", "b-1", "r-1"}},
 		{"scheduled", bulk.Selection{State: punctual.StateScheduled}, []string{"a-1", "a-2", "b-1"}},
 		{"ready", bulk.Selection{State: punctual.StateReady}, []string{"r-1"}},
+		{"key", bulk.Selection{Key: "c7"}, []string{"b-1"}},
 		{"prefix", bulk.Selection{IDPrefix: "a-"}, []string{"a-1", "a-2"}},
 		{"header", bulk.Selection{Headers: autumn}, []string{"a-2", "b-1"}},
 		{"header that few have", bulk.Selection{Headers: map[string]string{"campaign": "autumn", "city": "Bonn"}}, []string{"b-1"}},
@@ -187,10 +188,13 @@ func TestBulkSelects(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the clock of a bubble begins at 2000-01-01 00:00 UTC
 				q := bulkQueue(t)
+				if _, err := q.Configure(t.Context(), "visits", func(s *punctual.Settings) { s.Keyed = true }); err != nil {
+					t.Fatal(err)
+				}
 				pushAll(t, q,
 					punctual.NewMessage{ID: "a-1", Delay: time.Hour},
 					punctual.NewMessage{ID: "a-2", Delay: 2 * time.Hour, Headers: autumn},
-					punctual.NewMessage{ID: "b-1", Delay: 3 * time.Hour, Headers: map[string]string{"campaign": "autumn", "city": "Bonn", "x": "y"}},
+					punctual.NewMessage{ID: "b-1", Key: "c7", Delay: 3 * time.Hour, Headers: map[string]string{"campaign": "autumn", "city": "Bonn", "x": "y"}},
 					punctual.NewMessage{ID: "r-1"},
 				)
 				before := dues(t, q, time.Now())

@@ -173,6 +173,9 @@ func (r *bulkRun) sum() string {
 	for _, part := range []any{s.State, s.From.UnixMilli(), s.To.UnixMilli(), s.Error, s.IDPrefix, r.By} {
 		fmt.Fprintf(h, "%q ", fmt.Sprint(part))
 	}
+	if s.Key != "" {
+		fmt.Fprintf(h, "key %q ", s.Key)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		fmt.Fprintf(h, "%q=%q ", name, s.Headers[name])
 	}

@@ -29,6 +29,7 @@ type BulkRequest struct {
 	Reason Given     `json:"reason,omitzero"`
 	Error  Given     `json:"error,omitzero"`
 	Prefix Given     `json:"id_prefix,omitzero"`
+	Key    Given     `json:"key,omitzero"`
 	Header HeaderMap `json:"headers,omitzero"`
 	DryRun bool      `json:"dry_run,omitzero"`
 	Rate   int       `json:"rate,omitzero"`
@@ -36,7 +37,7 @@ type BulkRequest struct {
 
 // Size returns about how many bytes of memory the request takes.
 func (r *BulkRequest) Size() int64 {
-	return itemBytes + int64(len(r.ID)+len(r.Error)+len(r.Prefix)) + sizeInMemory(r.Header)
+	return itemBytes + int64(len(r.ID)+len(r.Error)+len(r.Prefix)+len(r.Key)) + sizeInMemory(r.Header)
 }
 
 // Bulk returns the request as a bulk.Job for the topic. A malformed member is an ErrInvalid that
@@ -44,7 +45,7 @@ func (r *BulkRequest) Size() int64 {
 func (r *BulkRequest) Bulk(topic string) (b bulk.Job, err error) {
 	b = bulk.Job{
 		Select: bulk.Selection{
-			Topic: topic, Reason: punctual.DeathReason(r.Reason), Error: string(r.Error), IDPrefix: string(r.Prefix), Headers: r.Header,
+			Topic: topic, Reason: punctual.DeathReason(r.Reason), Error: string(r.Error), IDPrefix: string(r.Prefix), Key: string(r.Key), Headers: r.Header,
 		},
 		ID: string(r.ID), DryRun: r.DryRun, Rate: r.Rate,
 	}

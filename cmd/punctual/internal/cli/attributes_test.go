@@ -51,6 +51,8 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	r.run("list", "calls", "--state", "ready").ok().contains("waits for its key c7")
 	r.run("get", "c7~2", "--topic", "calls").ok().contains("c7, for which the message waits")
 	r.run("push", "calls", "ring", "--key", "a~b").exits(exitUsage, "printable ASCII without ~")
+	r.run("bulk", "cancel", "calls", "--key", "c8", "--dry-run").ok().contains("would cancel 0")
+	r.run("bulk", "cancel", "calls", "--key", "c7", "--dry-run").ok().contains("would cancel 3")
 	r.run("push", "mail", "hello").ok()
 	r.run("stats").ok().contains("4 (2 wait)")
 	r.run("push", "mail", "ring", "--key", "c7").exits(exitUsage, "whose messages have no keys")

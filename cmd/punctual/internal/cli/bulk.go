@@ -132,6 +132,7 @@ func newBulkKind(a *app, k bulkKind) *cobra.Command {
 	a.timeTextVar(flags, &f.request.From, "from", "only messages at this `TIME` or later: when they are due, or died")
 	a.timeTextVar(flags, &f.request.To, "to", "only messages before this `TIME`")
 	flags.StringVar((*string)(&f.request.Prefix), "id-prefix", "", "only messages whose ID begins with this `TEXT`")
+	flags.StringVar((*string)(&f.request.Key), "key", "", "only messages with this `KEY`")
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header, `NAME=VALUE` (repeatable)")
 	flags.StringVar((*string)(&f.request.Error), "error", "", "only messages whose last failure has this `TEXT`")
 	flags.IntVar(&f.request.Rate, "rate", 0, "change at most `N` messages a second; 0 is no bound")

@@ -72,8 +72,8 @@ With --id only the messages with these IDs are received, each once, in the order
 that are not ready are left out. Consume ends behind the last one, and fails if any was left out.
 
 Several topics are asked in a random order, so that none starves, or with --strict in the order
-given: messages of a later one come while the earlier ones have nothing due. With --concurrency 1, the
-default, lines come in the order in which messages were claimed.`,
+given: messages of a later one come while the earlier ones have nothing due. With --concurrency 1,
+the default, lines come in the order in which messages were claimed.`,
 		Example: `  punctual consume order.cancel
   punctual consume reminders invoices --until-empty
   punctual consume jobs --count 10 --json > jobs.ndjson
