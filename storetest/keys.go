@@ -1079,21 +1079,22 @@ func (h *keyHistory) claims(n int) {
 	}
 }
 
-// settles ends one of the leases.
+// settles ends one of the leases, if there is any.
 func (h *keyHistory) settles(i int) {
-	for _, id := range slices.Sorted(maps.Keys(h.held)) {
-		d := h.held[id]
-		v := []punctual.Verb{punctual.SettleAck, punctual.SettleAck, punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleRelease, punctual.SettleDiscard}[h.r.IntN(6)]
-		var delay time.Duration
-		if v == punctual.SettleRetry || v == punctual.SettleSnooze {
-			delay = time.Duration(h.r.IntN(2)*1000+i) * time.Millisecond
-		}
-		if err := h.settle(d, v, delay); err != nil && !errors.Is(err, punctual.ErrCancelled) {
-			h.fail("%s of %s: %v", v, id, err)
-		}
-		delete(h.held, id)
+	if len(h.held) == 0 {
 		return
 	}
+	id := slices.Min(slices.Collect(maps.Keys(h.held)))
+	d := h.held[id]
+	v := []punctual.Verb{punctual.SettleAck, punctual.SettleAck, punctual.SettleRetry, punctual.SettleSnooze, punctual.SettleRelease, punctual.SettleDiscard}[h.r.IntN(6)]
+	var delay time.Duration
+	if v == punctual.SettleRetry || v == punctual.SettleSnooze {
+		delay = time.Duration(h.r.IntN(2)*1000+i) * time.Millisecond
+	}
+	if err := h.settle(d, v, delay); err != nil && !errors.Is(err, punctual.ErrCancelled) {
+		h.fail("%s of %s: %v", v, id, err)
+	}
+	delete(h.held, id)
 }
 
 // compare compares Info.Waiting of each ready message with what the bounds say.
