@@ -78,10 +78,12 @@ type following struct {
 }
 
 // followed describes the follow-ups of a chunk of settlements: topics are those beside the topic of
-// the settlements, in the order of KEYS, and n is the number of follow-ups.
+// the settlements, in the order of KEYS, and n is the number of follow-ups. keyed says that these
+// topics have keys, as the topic of the settlements.
 type followed struct {
 	topics []string
 	n      int
+	keyed  bool
 }
 
 // newFollowing returns what is known of the follow-ups of some settlements, or nil if they have
@@ -190,7 +192,7 @@ func (f *following) drawID(i, n, home, size int) string {
 }
 
 // mostTopics is how many topics the follow-ups of several settlements in one script may have beside
-// their own, so that the script has no more than some 300 keys.
+// their own, so that the script has no more than some 300 keys, or 480 in topics with keys.
 const mostTopics = 36
 
 // fits reports whether a script may have another settlement.
@@ -269,7 +271,11 @@ func (f *following) wave(items []int) []int {
 
 // pack makes the arguments of follow.lua.
 func (f *following) pack(c *route.Chunk[*followed]) []any {
-	args := []any{len(c.Note.topics), f.layouts[c.Partition.Topic].Version, nil}
+	l := f.layouts[c.Partition.Topic]
+	args := []any{len(c.Note.topics), l.Version, nil}
+	if c.Note.keyed = l.Settings().Keyed; c.Note.keyed {
+		args[0] = -len(c.Note.topics)
+	}
 	values, all := 0, 0
 	for _, i := range c.Items {
 		if then := f.ss[i].Then; len(then) > 0 {
@@ -415,7 +421,7 @@ func (f *following) lookUp(ctx context.Context, seen map[string]mismatch) map[st
 		if l := f.s.topics.Known(topic); l.Exists() {
 			return l, nil
 		}
-		return f.s.topics.Present(ctx, topic)
+		return f.s.topics.Present(ctx, topic, false)
 	})
 	for topic, l := range layouts {
 		if f.layouts[topic] != nil && errs[topic] == nil {
@@ -439,7 +445,7 @@ func (s *Store) makeEvents(ctx context.Context, p keys.Partition, seen int64, tr
 	x := mismatch{s.names.Partition(topic, p.Number), seen}
 	_, err := s.renew(ctx, x, s.topics.Known(topic), true, tries)
 	if err == nil && !s.topics.Known(topic).Exists() {
-		_, err = s.topics.Present(ctx, topic)
+		_, err = s.topics.Present(ctx, topic, false)
 	}
 	if err != nil {
 		return route.Unsent(topic+", where its events are stored, could not be looked up", err)

@@ -64,13 +64,15 @@ func (s *Store) getFrom(ctx context.Context, p keys.Partition, id string) (punct
 	return info, a.Version, err
 }
 
-// infoOf puts together what is known of a message: set is the sorted set that it is in, t, l or d;
+// infoOf puts together what is known of a message: set is the sorted set that it is in, t, l or d,
+// with a w behind it if the message waits for its key;
 // at is the time that the script gave for it, and now the time of the script, both in ms.
 func infoOf(topic, id string, at int64, set, message, state string, now int64) (punctual.Info, error) {
 	m, err := record.Read(id, message, state)
 	if err != nil {
 		return punctual.Info{}, err
 	}
+	set, waits := strings.CutSuffix(set, "w")
 	if set == "t" {
 		m.Due = at
 		if state == "" {
@@ -78,6 +80,7 @@ func infoOf(topic, id string, at int64, set, message, state string, now int64) (
 		}
 	}
 	i := punctual.Info{
+		Waiting: waits,
 		Message: m.In(topic, id), CancelRequested: m.Cancel, Failures: m.Failures,
 		State: punctual.StateScheduled,
 	}
@@ -355,6 +358,7 @@ func (s *Store) count(ctx context.Context, l *topics.Layout, out *punctual.Topic
 		if next := a.Int(); next != clock.Never && (out.NextDue.IsZero() || next < out.NextDue.UnixMilli()) {
 			out.NextDue = storekit.FromMillis(next)
 		}
+		out.Waiting += a.Int()
 		if a.Bad {
 			return nil, script.BadReply(script.Stats)
 		}

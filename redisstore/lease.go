@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -57,7 +58,11 @@ func (l *leases) leased(p keys.Partition, a *script.Answer) (ds []punctual.Deliv
 	got.next = clock.Never
 	next, at, until, token := a.Int(), a.Int(), a.Int(), a.Int()
 	ids, messages, states := a.List(), a.List(), a.List()
-	if a.Bad || len(messages) != len(ids) || len(states) > len(ids) {
+	var turns []string // of a topic with keys
+	if len(a.Items) > 0 {
+		turns = a.List()
+	}
+	if a.Bad || len(messages) != len(ids) || len(states) > len(ids) || len(turns) > len(ids) {
 		return nil, 0, got, script.BadReply(script.Claim)
 	}
 	begun, end := storekit.FromMillis(at), storekit.FromMillis(until)
@@ -71,6 +76,13 @@ func (l *leases) leased(p keys.Partition, a *script.Answer) (ds []punctual.Deliv
 			return nil, 0, got, fmt.Errorf("topic %s: %w", p.Topic, err)
 		}
 		ds[i].Delivered, ds[i].LeaseUntil = begun, end
+		if i < len(turns) && turns[i] != "" {
+			turn, err := strconv.ParseInt(turns[i], 10, 64)
+			if err != nil {
+				return nil, 0, got, script.BadReply(script.Claim)
+			}
+			ds[i].Turn = storekit.FromMillis(max(turn, storekit.CeilMillis(ds[i].Due)))
+		}
 	}
 	return ds, a.Version, outlook{next: next, now: a.Now, token: token}, nil
 }

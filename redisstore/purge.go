@@ -167,7 +167,7 @@ func (d *deletion) keepGroups(ctx context.Context, l *topics.Layout) error {
 		return nil
 	}
 	for _, group := range l.Settings().Groups {
-		if _, err := d.s.topics.Present(ctx, punctual.GroupTopic(d.topic, group)); err != nil {
+		if _, err := d.s.topics.Present(ctx, punctual.GroupTopic(d.topic, group), l.Settings().Keyed); err != nil {
 			return fmt.Errorf("and the topics of its groups are not made anew: %w", err)
 		}
 	}

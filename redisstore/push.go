@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/redisstore/internal/script"
+	"github.com/punctualmq/punctual/redisstore/internal/topics"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -24,10 +24,12 @@ const (
 
 	flagFactor = 8   // the flags of the record, times flagFactor, are added to one of the numbers above
 	ifDue      = 256 // is added to replace only a message that is due at the time in front of the record
+	hasKey     = 512 // is added if the message has a key, which stands in front of the record, behind such a time
 )
 
 // The statuses with which push.lua answers for a message that was not simply stored.
 const (
+	pushUnkeyed   = 1
 	pushDuplicate = 2
 	pushReplaced  = 3
 	pushInUse     = 4
@@ -52,12 +54,13 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	p := pushing{s: s, ms: ms, key: key, results: make([]punctual.PushResult, len(ms))}
 	j := routing{
 		s: s, items: make([]item, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.pack, ask: p.ask,
-		conditional: func(i int) bool { return !ms[i].IfDue.IsZero() },
-		absent:      func(i int) { p.results[i].Err = storekit.ChangedError(ms[i].Topic, ms[i].ID, time.Time{}) },
-		refuse:      func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
+		conditional: func(i int) bool { return !ms[i].IfDue.IsZero() }, keyed: func(i int) bool { return ms[i].Key != "" },
+		absent: func(i int) { p.results[i].Err = storekit.ChangedError(ms[i].Topic, ms[i].ID, time.Time{}) },
+		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
 	}
+	var checks keyChecks
 	for i := range ms {
-		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(&ms[i])}
+		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(ctx, &ms[i], &checks)}
 		if p.results[i].Err != nil {
 			j.items[i].done = true
 			continue
@@ -86,8 +89,11 @@ type pushing struct {
 
 // check refuses a message that is not acceptable whatever the store's clock says. The script checks
 // delays, which count from that clock.
-func (s *Store) check(m *punctual.NewMessage) error {
-	if err := cmp.Or(storekit.CheckPush(m, s.opt.MaxBody), storekit.CheckNoKey(m)); err != nil {
+func (s *Store) check(ctx context.Context, m *punctual.NewMessage, checks *keyChecks) error {
+	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
+		return err
+	}
+	if err := checks.check(ctx, s, m); err != nil {
 		return err
 	}
 	_, err := storekit.DueAt(time.Time{}, m.Due, 0)
@@ -95,6 +101,55 @@ func (s *Store) check(m *punctual.NewMessage) error {
 		return nil
 	}
 	return err
+}
+
+// keyChecks has, by topic, what refuses a message with a key in the calls of one method.
+type keyChecks map[string]func(m *punctual.NewMessage) error
+
+// check refuses a message with a key if its topic has no keys or several partitions.
+func (k *keyChecks) check(ctx context.Context, s *Store, m *punctual.NewMessage) error {
+	if m.Key == "" {
+		return nil
+	}
+	refuse := (*k)[m.Topic]
+	if refuse == nil {
+		var err error
+		if refuse, err = s.keyCheck(ctx, m.Topic); err != nil {
+			return fmt.Errorf("push to %s: %w", m.Topic, err)
+		}
+		if *k == nil {
+			*k = keyChecks{}
+		}
+		(*k)[m.Topic] = refuse
+	}
+	return refuse(m)
+}
+
+// keyCheck returns what refuses messages with keys of a topic. What this process knows of the topic
+// may be out of date, so the topic is read anew if it seems to have no keys.
+func (s *Store) keyCheck(ctx context.Context, topic string) (refuse func(m *punctual.NewMessage) error, err error) {
+	for _, read := range []func(context.Context, string) (*topics.Layout, error){s.topics.Get, s.topics.Load} {
+		l, err := read(ctx, topic)
+		if parent, name := storekit.Companion(topic); err == nil && name != "" && !l.Exists() {
+			l, err = read(ctx, parent)
+		}
+		if err != nil {
+			return nil, err
+		}
+		set := l.Settings()
+		switch {
+		case l.Exists() && set.Partitions > 1, !l.Exists() && s.opt.Partitions > 1:
+			refuse = storekit.CheckNoKey
+		case l.Exists():
+			refuse = func(m *punctual.NewMessage) error { return storekit.CheckKeyed(m, &set) }
+		default:
+			return func(*punctual.NewMessage) error { return nil }, nil
+		}
+		if set.Keyed {
+			break
+		}
+	}
+	return refuse, nil
 }
 
 // ask pushes some messages to a partition.
@@ -151,6 +206,9 @@ func packMessage(b []byte, m *punctual.NewMessage, id string, made bool) []byte 
 	if !m.IfDue.IsZero() {
 		how += ifDue
 	}
+	if m.Key != "" {
+		how += hasKey
+	}
 	return record.PackNumber(b, float64(how))
 }
 
@@ -165,20 +223,27 @@ func packDue(b []byte, due time.Time, delay time.Duration) []byte {
 }
 
 // appendRest appends what a script is given of a new message beside packMessage: the time at which
-// the message to be replaced must be due, if there is such a condition, and the part of the record
-// that follows the due time. restBytes returns how many bytes that is.
+// the message to be replaced must be due, if there is such a condition, the key, if there is one,
+// and the part of the record that follows the due time. restBytes returns how many bytes that is.
 func appendRest(b []byte, m *punctual.NewMessage) []byte {
 	if !m.IfDue.IsZero() {
 		b = record.AppendDouble(b, float64(storekit.CeilMillis(m.IfDue)))
+	}
+	if m.Key != "" {
+		b = append(append(b, byte(len(m.Key))), m.Key...)
 	}
 	return record.AppendRest(b, m)
 }
 
 func restBytes(m *punctual.NewMessage) int {
-	if m.IfDue.IsZero() {
-		return record.RestBytes(m)
+	n := record.RestBytes(m)
+	if m.Key != "" {
+		n += 1 + len(m.Key)
 	}
-	return 8 + record.RestBytes(m)
+	if !m.IfDue.IsZero() {
+		n += 8
+	}
+	return n
 }
 
 // maxDigits is how long a number of ms can be.
@@ -240,6 +305,8 @@ func fillPushed(r *punctual.PushResult, m *punctual.NewMessage, status, due, sta
 // refusedPush is the error of a new message that a script has refused.
 func refusedPush(m *punctual.NewMessage, id string, status, due, state int64) error {
 	switch status {
+	case pushUnkeyed:
+		return storekit.CheckKeyed(m, &punctual.Settings{})
 	case pushPaused:
 		return storekit.PausedError(m.Topic)
 	case pushInUse:

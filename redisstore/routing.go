@@ -32,10 +32,11 @@ type routing struct {
 	// refuse gives a message its error, in a call of which other messages were answered.
 	refuse func(i int, err error)
 	// conditional reports whether an item has an effect only if its message exists already. Such an
-	// item makes no topic; where there is no topic, absent answers it. Both are needed with create
-	// alone.
+	// item makes no topic; where there is no topic, absent answers it. keyed reports whether a
+	// topic that an item makes has keys. All three are needed with create alone.
 	conditional func(i int) bool
 	absent      func(i int)
+	keyed       func(i int) bool
 
 	layouts  map[string]*topics.Layout // by topic
 	refusals map[string]int            // by topic: in how many rounds a partition had another version, since the topic was last superseded
@@ -77,8 +78,8 @@ func (j *routing) run(ctx context.Context) error {
 // resolve looks up the layouts of the topics whose messages are not done. With create it makes the
 // topics that do not exist, unless all their messages are conditional.
 func (j *routing) resolve(ctx context.Context) {
-	var unknown map[string]bool // by topic: whether it is to be made if it does not exist
-	known := ""                 // the topic of the item before
+	var unknown map[string]making // by topic: what is to be done if it does not exist
+	known := ""                   // the topic of the item before
 	for i := range j.items {
 		st := &j.items[i]
 		if st.done || st.topic == known {
@@ -92,17 +93,17 @@ func (j *routing) resolve(ctx context.Context) {
 			continue
 		}
 		if unknown == nil {
-			unknown = make(map[string]bool)
+			unknown = make(map[string]making)
 		}
-		unknown[st.topic] = j.create && j.makes(st.topic)
+		unknown[st.topic] = j.makes(st.topic)
 	}
 	if len(unknown) == 0 {
 		return
 	}
 	found, errs := route.Each(ctx, j.s.route, slices.Collect(maps.Keys(unknown)), func(topic string) (*topics.Layout, error) {
 		l, err := j.s.topics.Get(ctx, topic)
-		for err == nil && unknown[topic] && !l.Exists() {
-			l, err = j.s.topics.Create(ctx, topic, l)
+		for err == nil && unknown[topic].make && !l.Exists() {
+			l, err = j.s.topics.Create(ctx, topic, l, unknown[topic].keyed)
 		}
 		return l, err
 	})
@@ -115,15 +116,18 @@ func (j *routing) resolve(ctx context.Context) {
 	}
 }
 
-// makes reports whether one of a topic's items that are not done makes the topic if it does not
-// exist.
-func (j *routing) makes(topic string) bool {
+// making says what becomes of a topic that does not exist: whether it is made, and with keys.
+type making struct{ make, keyed bool }
+
+// makes returns what a topic's items that are not done do if it does not exist. The first of them
+// that makes it decides whether it has keys.
+func (j *routing) makes(topic string) making {
 	for i := range j.items {
-		if st := &j.items[i]; st.topic == topic && !st.done && !j.conditional(i) {
-			return true
+		if st := &j.items[i]; j.create && st.topic == topic && !st.done && !j.conditional(i) {
+			return making{true, j.keyed(i)}
 		}
 	}
-	return false
+	return making{}
 }
 
 // answerAbsent answers the items of a topic that is not there and that none of them makes.

@@ -42,8 +42,9 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
+	var checks keyChecks
 	for i := range ss {
-		if results[i] = s.checkSettlement(&ss[i]); results[i] == nil {
+		if results[i] = s.checkSettlement(ctx, &ss[i], &checks); results[i] == nil {
 			items = append(items, i)
 		}
 	}
@@ -103,15 +104,15 @@ func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items 
 
 // checkSettlement refuses a settlement that is not acceptable whatever the store's clock says.
 // settle.lua checks delays, which count from that clock.
-func (s *Store) checkSettlement(x *punctual.Settlement) error {
-	if err := cmp.Or(storekit.CheckSettlement(x, s.opt.MaxBody), storekit.CheckNoKeys(x)); err != nil {
+func (s *Store) checkSettlement(ctx context.Context, x *punctual.Settlement, checks *keyChecks) error {
+	if err := storekit.CheckSettlement(x, s.opt.MaxBody); err != nil {
 		return err
 	}
 	if _, err := storekit.DueAt(time.Time{}, x.Due, 0); err != nil && !x.Due.IsZero() {
 		return settleError(x, err)
 	}
 	for n := range x.Then {
-		if err := s.check(&x.Then[n]); err != nil {
+		if err := s.check(ctx, &x.Then[n], checks); err != nil {
 			return storekit.FollowUpError(n, err)
 		}
 	}
@@ -145,7 +146,7 @@ func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items
 		if c.Note != nil {
 			beside = f.partitions(c)
 		}
-		a, err := s.route.RunBeside(ctx, script.Settle, c.Partition, keysOf(beside), key.part(c.Items), args...)
+		a, err := s.route.RunBeside(ctx, script.Settle, c.Partition, keysOf(beside, c.Note != nil && c.Note.keyed), key.part(c.Items), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -174,10 +175,15 @@ func (s *Store) settleItems(ctx context.Context, ss []punctual.Settlement, items
 	return left, seen, err
 }
 
-// keysOf are the keys of partitions as a script is given them.
-func keysOf(ps []keys.Partition) (all []any) {
+// keysOf are the keys of partitions as a script is given them. keyed says that their topics have
+// keys.
+func keysOf(ps []keys.Partition, keyed bool) (all []any) {
 	for _, p := range ps {
-		for _, key := range p.Keys() {
+		names := p.Keys()
+		if keyed {
+			names = p.All()
+		}
+		for _, key := range names {
 			all = append(all, key)
 		}
 	}

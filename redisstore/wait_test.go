@@ -58,7 +58,7 @@ func (p twoProcesses) Close() error {
 // do. make torture runs all groups of the suite.
 func TestSlowTwoProcesses(t *testing.T) {
 	t.Parallel()
-	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close)/")
+	waits := regexp.MustCompile("/(claim|wait|clock|together|isolation|close|keys)/")
 	storetest.Run(t, func(t *testing.T, clock storekit.Clock) punctual.Store {
 		if !ledger.Tortured() && !waits.MatchString(t.Name()) {
 			t.Skip("skipped: only in make torture")

@@ -84,9 +84,10 @@ type Args struct {
 type args struct {
 	own     []any // what Partition.Keys returns
 	records []any // of its two hashes of records
-	// events are the keys of the partition of the companion events, finished those of the finished
-	// records. Both are empty until a script has asked for them.
-	events, finished []any
+	// events are the keys of the partition of the companion events, keyed those of a topic with
+	// keys, and finished those of the finished records. Each is empty until a script has asked for
+	// it.
+	events, keyed, finished []any
 }
 
 // mostArgs is how many partitions Args remembers at most. Args forgets all of them before it would
@@ -94,14 +95,14 @@ type args struct {
 const mostArgs = 10_000
 
 // Of returns the keys of p for a script without records: those of the partition, and behind them
-// those of the finished records once a script has asked for these. The caller must not change the
-// slice.
+// those of a topic with keys and of the finished records once a script has asked for these. The
+// caller must not change the slice.
 func (k *Args) Of(p Partition) []any {
 	a := k.get(p)
-	if len(a.finished) == 0 {
+	if len(a.finished) == 0 && len(a.keyed) == 0 {
 		return a.own
 	}
-	return slices.Concat(a.own, a.finished)
+	return slices.Concat(a.own, a.keyed, a.finished)
 }
 
 // WithRecords returns the keys of p for a script with records. Behind the two hashes of records
@@ -109,9 +110,9 @@ func (k *Args) Of(p Partition) []any {
 // once a script has asked for these.
 func (k *Args) WithRecords(p Partition, beside ...any) []any {
 	a := k.get(p)
-	names := append(make([]any, 0, Count+records+len(beside)+len(a.events)+len(a.finished)), a.own...)
+	names := append(make([]any, 0, Count+records+len(beside)+len(a.events)+len(a.keyed)+len(a.finished)), a.own...)
 	names = append(append(names, a.records...), beside...)
-	return append(append(names, a.events...), a.finished...)
+	return append(append(append(names, a.events...), a.keyed...), a.finished...)
 }
 
 // records is how many hashes of records a partition has.
@@ -137,20 +138,39 @@ func (k *Args) AddFinished(names []any) []any {
 	return slices.Concat(names, a.finished)
 }
 
+// AddKeyed remembers that a partition is one of a topic with keys, so that all further scripts for
+// it get the keys that come with that. names are the keys of a script for that partition; AddKeyed
+// returns them with these keys in front of those of the finished records. The keys of events are
+// forgotten, because that companion has keys, too.
+func (k *Args) AddKeyed(names []any) []any {
+	p := ofKey(names[0])
+	a := k.change(p, func(a *args) { a.keyed, a.events = anys(p.Keyed()), nil })
+	end := behind(names, p.Finished())
+	return slices.Concat(names[:end], a.keyed, names[end:])
+}
+
+// behind returns where in names the keys at its end begin, or the length of names if it does not
+// end with them. What is remembered of the partition does not say, because other calls change it.
+func behind(names []any, at []string) int {
+	if end := len(names) - len(at); end >= 0 && names[len(names)-1] == any(at[len(at)-1]) {
+		return end
+	}
+	return len(names)
+}
+
 // AddEvents remembers that a script of a partition adds events, so that all further scripts with
-// records for that partition get the keys of the companion events. names are the keys of such a
-// script; AddEvents returns them with the keys of the companion in front of those of the finished
-// records.
+// records for that partition get the keys of the companion events, which has keys if the topic has.
+// names are the keys of such a script; AddEvents returns them with the keys of the companion in
+// front of those of AddKeyed and AddFinished.
 func (k *Args) AddEvents(names []any) []any {
 	p := ofKey(names[0])
 	events := Partition{Tag: p.Tag[:strings.LastIndexByte(p.Tag, '}')+1] + "@events:"}
-	a := k.change(p, func(a *args) { a.events = anys(events.Keys()) })
-	// a.finished does not say whether names has the keys of the finished records, because other
-	// calls change it meanwhile.
-	end := len(names)
-	if finished := anys(p.Finished()); names[end-1] == finished[len(finished)-1] {
-		end -= len(finished)
+	end := behind(names, p.Finished())
+	all := events.Keys()
+	if own := behind(names[:end], p.Keyed()); own < end {
+		end, all = own, events.All()
 	}
+	a := k.change(p, func(a *args) { a.events = anys(all) })
 	return slices.Concat(names[:end], a.events, names[end:])
 }
 
@@ -230,6 +250,15 @@ func HomeStem(number, n int) string {
 func (p Partition) Keys() []string {
 	return []string{p.Tag + "t", p.Tag + "l", p.Tag + "d", p.Tag + "f", p.Tag + "m", p.Tag + "s", p.Tag + "g", p.Tag + "x"}
 }
+
+// Keyed returns the keys of a partition of a topic with keys that come beside those of Keys, in the
+// order of lua/keyed.lua. A script is given them only if there are such messages.
+func (p Partition) Keyed() []string {
+	return []string{p.Tag + "q", p.Tag + "w", p.Tag + "k", p.Tag + "o", p.Tag + "i"}
+}
+
+// All returns what Keys and Keyed return, as scripts are given the keys of another topic.
+func (p Partition) All() []string { return append(p.Keys(), p.Keyed()...) }
 
 // Channel returns the channel on which notifications of the partition are published.
 func (p Partition) Channel() string { return p.Tag + "notify" }

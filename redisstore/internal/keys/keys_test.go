@@ -167,3 +167,27 @@ func TestArgs(t *testing.T) {
 		t.Errorf("the keys are %v, and were %v", got, first)
 	}
 }
+
+// The keys of a topic with keys stand behind those of events and in front of those of the finished
+// records. The companion events then has such keys, too, also if its keys were known before.
+func TestKeyedKeys(t *testing.T) {
+	n := Names{Prefix: "p:"}
+	p, events := n.Partition("topic", 0), n.Partition("topic@events", 0)
+	var a Args
+	names := a.AddEvents(a.AddFinished(a.WithRecords(p)))
+	if len(names) != Count+records+Count+2 {
+		t.Fatalf("before the topic has keys, the keys are %v", names)
+	}
+	if told, want := a.AddKeyed(names), slices.Concat(names[:len(names)-2], anys(p.Keyed()), anys(p.Finished())); !slices.Equal(told, want) {
+		t.Errorf("the keys to send at once are %v; want %v", told, want)
+	}
+	if got, want := a.Of(p), anys(slices.Concat(p.All(), p.Finished())); !slices.Equal(got, want) {
+		t.Errorf("the keys without records are %v; want %v", got, want)
+	}
+	names = a.WithRecords(p)
+	a.AddEvents(names)
+	want := slices.Concat(names[:Count+records], anys(events.All()), names[Count+records:])
+	if got := a.WithRecords(p); !slices.Equal(got, want) || !slices.Equal(names[Count+records:], anys(append(p.Keyed(), p.Finished()...))) {
+		t.Errorf("with events the keys are %v; want %v", got, want)
+	}
+}

@@ -194,6 +194,11 @@ func (r *Router) Send(ctx context.Context, sc *script.Script, keys, args []any) 
 			try-- // the script has done nothing, and gets its keys now
 			continue
 		}
+		if redis.HasErrorPrefix(err, script.KeyedMark) {
+			keys = r.keyArgs.AddKeyed(keys)
+			try-- // the script has done nothing, and gets its keys now
+			continue
+		}
 		if redis.HasErrorPrefix(err, script.EventKeysMark) {
 			keys = r.keyArgs.AddEvents(keys)
 			try-- // the script has done nothing, and gets its keys now

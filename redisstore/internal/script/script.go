@@ -37,6 +37,10 @@ const MoreMark = "PUNCTUAL_MORE"
 // well. The script has done nothing, and is to be sent again with these keys.
 const FinishedKeysMark = "PUNCTUAL_FINISHED"
 
+// KeyedMark begins the error of a script that needs the keys of a topic with keys as well. The
+// script has done nothing, and is to be sent again with these keys.
+const KeyedMark = "PUNCTUAL_KEYED"
+
 // EventKeysMark begins the error of a script that needs the keys of the companion events as well,
 // because its topic or that of a follow-up emits events (Settings.Emit). The script has done
 // nothing, and is to be sent again with these keys.
@@ -92,11 +96,11 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "intake", "push").awaiting(always)
-	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "claim")
-	ClaimIDs     = compose("claim", Recorded, "start", "events", "call", "large_sets", "settings", "finished_records", "prelude", "claim")
-	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "large_sets", "intake", "follow", "settle")
-	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "amend").awaiting(always)
+	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "keyed", "intake", "push").awaiting(always)
+	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "keyed", "claim")
+	ClaimIDs     = compose("claim", Recorded, "start", "events", "call", "large_sets", "settings", "finished_records", "prelude", "keyed", "claim")
+	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "keyed", "large_sets", "intake", "follow", "settle")
+	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "keyed", "amend").awaiting(always)
 	Get          = reader("get", "get")
 	Finished     = reader("finished", "finished")
 	ListFinished = reader("list finished", "list_finished")
@@ -111,7 +115,7 @@ var (
 	Purge        = change("purge", "rank", "select", "purge")
 	Delete       = change("delete", "delete")
 	Store        = compose("store", Once, "store").awaiting(storeWrites)
-	Step         = compose("step", Harmless, "start", "settings", "finished_records", "prelude", "rank", "step")
+	Step         = compose("step", Harmless, "start", "settings", "finished_records", "prelude", "keyed", "rank", "step")
 	Forget       = compose("forget", Once, "forget")
 	Refuse       = compose("refuse", Harmless, "start", "refuse")
 	Registry     = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[4] != "list" && args[4] != "since" })
@@ -122,12 +126,12 @@ var (
 // reader makes a script that changes no message and no setting. List and Stats write nevertheless:
 // they add leases that have run out to the set x (lapsed in lua/prelude.lua).
 func reader(name string, of ...string) *Script {
-	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude"}, of...)...)
+	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude", "keyed"}, of...)...)
 }
 
 // change makes a Recorded script that awaits replicas.
 func change(name string, of ...string) *Script {
-	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "finished_records", "prelude"}, of...)...).awaiting(always)
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "finished_records", "prelude", "keyed"}, of...)...).awaiting(always)
 }
 
 //go:embed lua/*.lua

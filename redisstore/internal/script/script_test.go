@@ -76,7 +76,7 @@ func TestAwaitsReplicas(t *testing.T) {
 	write := regexp.MustCompile(`call\('(ZADD|ZREM|ZREMRANGEBYRANK|HSET|HDEL|UNLINK|PERSIST|PEXPIRE)'`)
 	for _, sc := range all {
 		own := sc.Text
-		for _, shared := range []string{"start", "call", "kept", "settings", "finished_records", "prelude"} {
+		for _, shared := range []string{"start", "call", "kept", "settings", "finished_records", "prelude", "keyed"} {
 			text, err := files.ReadFile("lua/" + shared + ".lua")
 			if err != nil {
 				t.Fatal(err)

@@ -88,7 +88,27 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	if bounded(set) {
 		next.fields = append(next.fields, "max_leases", set.MaxLeases, "rate_interval", set.MaxRate.Interval(), "rate_at_once", set.MaxRate.AtOnce())
 	}
+	if set.Keyed {
+		bound := set.MaxKeyLeases
+		if set.InOrder {
+			bound = 1 // lifecycle.KeyFull
+		}
+		next.fields = append(next.fields, "key_leases", bound, "key_interval", set.MaxKeyRate.Interval(), "key_at_once", set.MaxKeyRate.AtOnce(), "in_order", script.Flag(set.InOrder))
+	}
 	return next, err
+}
+
+// pushField returns the field push_paused of the hash g: 1 if pushes are paused, and 2 more in a
+// topic with keys, so that the scripts of other topics need not look for keys.
+func pushField(set punctual.Settings) int {
+	paused := 0
+	if set.PushPaused {
+		paused = 1
+	}
+	if set.Keyed {
+		paused += 2
+	}
+	return paused
 }
 
 // bounded reports whether a topic bounds its leases.
@@ -121,7 +141,7 @@ func fieldsOf(set punctual.Settings) ([]any, error) {
 		"settings", text,
 		"lease", storekit.CeilDuration(set.Lease),
 		"max_attempts", set.MaxAttempts,
-		"push_paused", script.Flag(set.PushPaused),
+		"push_paused", pushField(set),
 		"delivery_paused", deliveryField(set),
 		"dedupe_window", storekit.CeilDuration(set.DedupeWindow),
 		"dead_retention", storekit.CeilDuration(set.DeadRetention),

@@ -321,17 +321,31 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 		if n := patch.Partitions; n != nil && old.Exists() && *n != old.Size() {
 			return punctual.Settings{}, fmt.Errorf("%d partitions: the topic has %d, which is fixed when a topic comes into being; use a new topic: %w", *n, old.Size(), punctual.ErrInvalid)
 		}
+		was, had := old.Settings(), &old.settings
+		if !old.Exists() {
+			had = nil
+		}
+		if parent, name := storekit.Companion(topic); name != "" && had == nil {
+			of, err := r.Load(ctx, parent)
+			if err != nil {
+				return punctual.Settings{}, err
+			}
+			was.Keyed, was.Partitions = of.settings.Keyed, of.settings.Partitions
+		}
 		can := storekit.AllAbilities()
-		can.Keys = false
-		can.BoundsLeases = old.settings.Partitions == 1 && patch.Partitions == nil || patch.Partitions != nil && *patch.Partitions == 1
-		set, err := storekit.ApplySettings(old.settings, patch, can)
+		can.BoundsLeases = was.Partitions == 1 && patch.Partitions == nil || patch.Partitions != nil && *patch.Partitions == 1
+		can.Keys = can.BoundsLeases
+		set, err := storekit.ApplySettings(was, patch, can)
 		if err != nil {
+			return punctual.Settings{}, err
+		}
+		if err := storekit.CheckKeyedChange(topic, had, &set); err != nil {
 			return punctual.Settings{}, err
 		}
 		made := false
 		for _, name := range storekit.GroupTopics(topic, &punctual.SettingsPatch{Groups: &set.Groups}) {
 			if !slices.Contains(old.Companions(topic), name) {
-				if _, err := r.Present(ctx, name); err != nil {
+				if _, err := r.Present(ctx, name, set.Keyed); err != nil {
 					return punctual.Settings{}, err
 				}
 				made = true
@@ -351,9 +365,12 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 }
 
 // Create creates a topic that does not exist, of which old is the layout, and returns the new
-// layout. If another process has created the topic meanwhile, Create returns what Load finds.
-func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layout, error) {
-	l, done, err := r.change(ctx, topic, old, r.newSettings())
+// layout. If another process has created the topic meanwhile, Create returns what Load finds. keyed
+// says that the topic has keys, and so has the one that it is a companion of if Create makes that.
+func (r *Registry) Create(ctx context.Context, topic string, old *Layout, keyed bool) (*Layout, error) {
+	set := r.newSettings()
+	set.Keyed = keyed
+	l, done, err := r.change(ctx, topic, old, set)
 	if err != nil || done {
 		return l, err
 	}
@@ -367,10 +384,10 @@ func (r *Registry) Create(ctx context.Context, topic string, old *Layout) (*Layo
 func (r *Registry) change(ctx context.Context, topic string, old *Layout, set punctual.Settings) (l *Layout, done bool, err error) {
 	var parent *Layout
 	if name, companion := storekit.Companion(topic); companion != "" && !old.Exists() {
-		if parent, err = r.Present(ctx, name); err != nil {
+		if parent, err = r.Present(ctx, name, set.Keyed); err != nil {
 			return nil, false, err
 		}
-		set.Partitions = parent.Size()
+		set.Partitions, set.Keyed = parent.Size(), parent.settings.Keyed
 	}
 	l, err = old.with(set, r.o.Clock.Guess()/1000)
 	if err != nil {
@@ -389,11 +406,11 @@ func (r *Registry) change(ctx context.Context, topic string, old *Layout, set pu
 }
 
 // Present returns the layout of a topic as partition 0 has it, and creates the topic first if it
-// does not exist.
-func (r *Registry) Present(ctx context.Context, topic string) (*Layout, error) {
+// does not exist; see Create.
+func (r *Registry) Present(ctx context.Context, topic string, keyed bool) (*Layout, error) {
 	l, err := r.Load(ctx, topic)
 	for err == nil && !l.Exists() {
-		l, err = r.Create(ctx, topic, l)
+		l, err = r.Create(ctx, topic, l, keyed)
 	}
 	return l, err
 }

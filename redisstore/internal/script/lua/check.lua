@@ -33,6 +33,8 @@ local function check_message(id, raw)
   local lease = tonumber(call('ZSCORE', L, id) or nil)
   local compact = lease and is_compact(lease)
   if not at and not compact and call('HEXISTS', S, id) == 0 then say(id, 'is leased or dead without a state') end
+  local wrong = keyed.own and ok and keyed.own.check(id, at, lease)
+  if wrong then say(id, wrong) end
   if ok and compact then
     if not is_plain(PLAIN + message_flags(id, raw)) then say(id, 'has flags that a lease without a state cannot have') end
     if lease_token(lease) > cfg.token then say(id, 'has a token that was never given') end

@@ -8,19 +8,22 @@
 --       6 '1' to delete what is past its retention
 --       7 and so on, of a claim by ID: the IDs of the only messages to lease, in this order, each
 --       once
--- Reply {now, micros, version, next, at, until, token, IDs, messages, states}
+-- Reply {now, micros, version, next, at, until, token, IDs, messages, states, turns}
 --       next is the next due time; NEVER if there is none, or while delivery is paused. Of a claim
 --       by ID it is how many of the IDs were read, or more if all were. at is when
 --       the leases began, until their end and token that of all of them; token is 0 if there are no
 --       leases. A call that is answered again may have at, until and token, and no messages, if all
 --       have been settled since or the leases have run out. There may be fewer states than
 --       messages: a message without one has no flag that scripts read and is delivered for the
---       first time. The last three are arrays and not one text, because Redis's Lua hashes each
---       text from end to end
+--       first time. turns, in digits or empty, are there in a topic with keys. The lists are arrays
+--       and not one text, because Redis's Lua hashes each text from end to end
 local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
--- asked is nil unless this is a claim by ID: the IDs; at, where among them each of ids is; from_t,
--- those taken from t; and read, how many of ids were read.
-local asked = ARGV[7] and {at = {}, from_t = {}, read = 0, unpack(ARGV, 7)}
+-- asked is nil unless this is a claim by ID: the IDs; at, where among them each of ids is; and
+-- read, how many of ids were read.
+local asked = ARGV[7] and {at = {}, read = 0, unpack(ARGV, 7)}
+-- from_t has the messages taken from t, of a claim by ID or in a topic with keys; and moves, as
+-- {id, st}, those that are leased in a topic with keys, of which turns has the turns.
+keyed.from_t, keyed.moves, keyed.turns = {}, {}, {}
 
 -- give_back releases messages whose leases have run out before any caller got them, so that the
 -- attempt does not count. Those that were cancelled under the lease end.
@@ -91,9 +94,10 @@ local function answer_again()
       return before(a, b)
     end)
   end
-  local bodies, records, held = {}, {}, {}
+  local bodies, records, held, turns = {}, {}, {}, kept.turns and {}
   for i, id in ipairs(still) do
     bodies[i], records[i] = messages[id], encode_state(known[id])
+    if turns then turns[i] = kept.turns[id] or '' end
     if kept.till <= now and ceil(call('ZSCORE', L, id)) <= now then
       held[id] = known[id]
       held[id].created = held[id].created or created_of(messages[id])
@@ -102,14 +106,14 @@ local function answer_again()
   if field then answered_to(kept) end
   if kept.till <= now then
     if not field and now <= deadline and next(held) then return give_back(held) end
-    still, bodies, records = {}, {}, {}
+    still, bodies, records, turns = {}, {}, {}, nil
   end
-  return reply(kept.read or next_due_time(), kept.at, kept.till, kept.token, still, bodies, records)
+  return reply(kept.read or next_due_time(), kept.at, kept.till, kept.token, still, bodies, records, turns)
 end
 if kept then return answer_again() end
 
 -- The bounds of the topic; see package lifecycle, Full and Gate. fine is the time in microseconds.
-local fine, freed, taken = now * 1000 + micros % 1000, 0, 0
+local fine, freed = now * 1000 + micros % 1000, 0
 local rated = cfg.interval > 0
 if rated then
   -- A gate that is farther ahead than leases at once can bring it is that of a clock that has
@@ -123,10 +127,10 @@ if rated then
   most = math.min(most, cfg.at_once - ceil(math.max(0, cfg.gate - fine) / cfg.interval))
 end
 
--- places returns how many messages of t may still be leased. freed messages of l have ended, and
--- taken ones of t were leased.
+-- places returns how many messages of t may still be leased. freed is how many messages of l have
+-- ended, less those of t that were leased.
 local function places()
-  return cfg.max_leases > 0 and cfg.max_leases - leased_count + freed - taken or NEVER
+  return cfg.max_leases > 0 and cfg.max_leases - leased_count + freed or NEVER
 end
 
 -- next_claim_time is next_due_time for the claims: without the messages for which there is no room,
@@ -134,8 +138,9 @@ end
 local function next_claim_time()
   local next = next_due_time()
   if cfg.max_leases > 0 and call('ZCARD', L) >= cfg.max_leases then
-    next = ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER)
+    next = keyed.own and keyed.own.next_lease(L) or ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER)
   end
+  if keyed.own then next = math.min(next, keyed.own.left_over(L)) end
   if rated then next = math.max(next, ceil((cfg.gate - (cfg.at_once - 1) * cfg.interval) / 1000)) end
   return next
 end
@@ -147,13 +152,18 @@ local function nothing(next)
 end
 if not cfg.version or cfg.delivery_paused then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
+if keyed.own and keyed.own.walking then
+  keyed.own.walk()
+elseif keyed.own and (now % 256 == 0 or ARGV[6] == '1') then
+  keyed.own.heal()
+end
 if most <= 0 then return nothing(next_claim_time()) end
 
 -- The due messages of t and l, merged by time. more_due reads up to count more of them.
 local ids, times, from_l = {}, {}, {}
 local due_t, due_l = 0, 0 -- how many of them are of each set
 local function more_due(count)
-  local t = call('ZRANGEBYSCORE', T, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_t, math.max(0, math.min(count, places())))
+  local t = call('ZRANGEBYSCORE', keyed.own and keyed.names[1] or T, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_t, math.max(0, math.min(count, places())))
   local l = leased_count > 0 and call('ZRANGEBYSCORE', L, '-inf', now_text, 'WITHSCORES', 'LIMIT', due_l, count) or {}
   local i, j, last = 1, 1, #ids + count
   while #ids < last and (t[i] or l[j]) do
@@ -167,6 +177,9 @@ local function more_due(count)
     end
   end
   due_t, due_l = due_t + (i - 1) / 2, due_l + (j - 1) / 2
+  for n = last - count + 1, keyed.own and #ids or 0 do -- q has turns
+    if times[n] then times[n] = tonumber(call('ZSCORE', T, ids[n]) or corrupt('message ' .. ids[n] .. ' is not in ' .. T)) end
+  end
 end
 if asked then -- ids are those of the IDs asked for whose messages are ready
   local t, l = call('ZMSCORE', T, unpack(asked)), call('ZMSCORE', L, unpack(asked))
@@ -200,7 +213,7 @@ end
 -- numbers become too large to be exact.
 if now + shift < LAST_TOKEN_TIME then raise_token(8 * (now + shift) * TOKEN_STEP) end
 local token = cfg.token + TOKEN_STEP
-local till_text = int(now + length)
+cfg.till = int(now + length)
 local leased, leased_ids, bodies = 0, {}, {} -- what is delivered
 local shown = {}
 local leases, records = {}, {}               -- arguments that store it
@@ -212,13 +225,13 @@ local function lease(id, raw, record)
   leased = n
   leased_ids[n], bodies[n], shown[n] = id, raw, record
   n = n + n
-  leases[n - 1], leases[n] = till_text, id
+  leases[n - 1], leases[n] = cfg.till, id
   records[n - 1], records[n] = id, record
 end
 
 -- decide leases a message, or notes how it ends. st is the state of the message, if it has one;
 -- place is the place of the message in ids.
-local function decide(place, id, raw, st)
+local function decide(place, id, raw, st, turn)
   if not st then
     st = fresh(id, raw, times[place])
   elseif times[place] then
@@ -229,12 +242,19 @@ local function decide(place, id, raw, st)
   if st.token ~= 0 then fail(st, LEASE_RAN_OUT) end
   st.created = st.created or created_of(raw)
   if from_l[place] and ends then freed = freed + 1 end
+  if keyed.own then
+    st.turn = turn ~= '' and turn or nil
+    local following = keyed.own.take(id, ends)
+    local due = following and tonumber(call('ZSCORE', T, following) or nil)
+    if due and not asked and keyed.own.turn(following, due) then ids[#ids + 1], times[#ids + 1] = following, due end
+  end
   if ends then
     ended[#ended + 1] = {id = id, st = st, reason = ends}
     return
   end
   st.attempt, st.token, st.began, st.since = st.attempt + 1, token, now, now
-  if not from_l[place] then taken = taken + 1 end
+  if not from_l[place] then freed = freed - 1 end
+  if keyed.own then keyed.turns[leased + 1], keyed.moves[#keyed.moves + 1] = turn == '' and '' or int(turn), {id = id, st = st} end
   lease(id, raw, encode_state(st))
 end
 
@@ -242,35 +262,38 @@ end
 -- the budget if they are as long as those before, but at most AT_MOST. The failures in a state
 -- count twice, because the state is not only read but written anew, and STATE_COST stands for the
 -- rest of that work.
-local AT_MOST, STATE_COST = 32, 4096
-local MOST_DECIDED = 200 -- messages of a call, delivered or ended
-local bytes, first = 0, 1
-while bytes < budget and leased < most do
-  -- Messages that end make room for others to deliver, so that a claim of one message can end up to
-  -- MOST_DECIDED - 1 others and still deliver one.
-  if first > #ids and not asked and #ended > 0 and #ids < MOST_DECIDED then more_due(MOST_DECIDED - #ids) end
-  if first > #ids then break end
-  local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
-  local some = {unpack(ids, first, math.min(first + n - 1, #ids))}
-  local messages = call('HMGET', M, unpack(some))
-  local known = states(some)
-  for i = 1, #some do
-    local id, raw, place = some[i], messages[i], first + i - 1
-    message_flags(id, raw)
-    if not asked or from_l[place] or places() > 0 then
-      decide(place, id, raw, known[id])
-      if from_l[place] then
-        ids_from_l[#ids_from_l + 1] = id
-      else
-        from_t = from_t + 1
-        if asked then asked.from_t[from_t] = id end
+do
+  local AT_MOST, STATE_COST = 32, 4096
+  local MOST_DECIDED = 200 -- messages of a call, delivered or ended
+  local bytes, first = 0, 1
+  while bytes < budget and leased < most do
+    -- Messages that end make room for others to deliver, so that a claim of one message can end up
+    -- to MOST_DECIDED - 1 others and still deliver one.
+    if first > #ids and not asked and (#ended > 0 and #ids < MOST_DECIDED or keyed.own and keyed.own.blocked < NEVER and #ids < 1000) then more_due(MOST_DECIDED - #ids) end
+    if first > #ids then break end
+    local n = first == 1 and 1 or math.max(1, math.min(AT_MOST, floor((budget - bytes) * (first - 1) / bytes)))
+    local some = {unpack(ids, first, math.min(first + n - 1, #ids))}
+    local messages = call('HMGET', M, unpack(some))
+    local known = states(some)
+    for i = 1, #some do
+      local id, raw, place = some[i], messages[i], first + i - 1
+      message_flags(id, raw)
+      local turn = not keyed.own or keyed.own.turn(id, times[place])
+      if turn and (not (asked or keyed.own) or from_l[place] or places() > 0) then
+        decide(place, id, raw, known[id], turn)
+        if from_l[place] then
+          ids_from_l[#ids_from_l + 1] = id
+        else
+          from_t = from_t + 1
+          if asked or keyed.own then keyed.from_t[from_t] = id end
+        end
       end
+      if asked then asked.read = place end
+      bytes = bytes + #raw + (known[id] and STATE_COST + 2 * #known[id].failures or 0)
+      if bytes >= budget or leased == most then break end
     end
-    if asked then asked.read = place end
-    bytes = bytes + #raw + (known[id] and STATE_COST + 2 * #known[id].failures or 0)
-    if bytes >= budget or leased == most then break end
+    first = first + #some
   end
-  first = first + #some
 end
 
 if events then
@@ -282,15 +305,19 @@ end
 
 -- Removals come first, because a server out of memory refuses a script that begins with an
 -- addition. The messages to remove are the first ones of each set, unless the caller has named
--- them.
-if asked then
-  if from_t > 0 then call('ZREM', T, unpack(asked.from_t)) end
+-- them, or some had to wait for their keys.
+if asked or keyed.own then
+  if from_t > 0 then call('ZREM', T, unpack(keyed.from_t)) end
   if #ids_from_l > 0 then call('ZREM', L, unpack(ids_from_l)) end
 else
   if from_t > 0 then call('ZREMRANGEBYRANK', T, 0, from_t - 1) end
   if #ids_from_l > 0 then call('ZREMRANGEBYRANK', L, 0, #ids_from_l - 1) end
 end
 if #ids_from_l > 0 and lapsed_count > 0 then call('ZREM', X, unpack(ids_from_l)) end
+if keyed.own then
+  keyed.own.reset()
+  for _, x in ipairs(keyed.moves) do keyed.own.move(x.id, x.st) end
+end
 for _, e in ipairs(ended) do
   if e.reason == 'finish' then finish(e.id, nil, e.st, e.st.cancel and CANCELLED or DROPPED) else die(e.id, e.st, nil, e.reason) end
 end
@@ -304,8 +331,18 @@ if leased > 0 then
   end
   g[2] = now_text
 end
+if keyed.own then
+  -- Other processes have heard of the messages that this claim found, and not of those whose turn
+  -- has come by it.
+  local _, soonest = keyed.own.arrange()
+  if leased == most and soonest <= now + NEAR then publish(soonest) end
+end
 settle_clock()
 local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, shift = shift, given = 1}
+if keyed.own then
+  record.turns = {}
+  for i, id in ipairs(leased_ids) do record.turns[id] = keyed.turns[i] end
+end
 if asked then record.read = asked.read == #ids and #asked or asked.at[asked.read] end
 if leased > 0 then conclude(record, true) else keep(record, false) end
-return reply(record.read or next_claim_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown)
+return reply(record.read or next_claim_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown, keyed.own and keyed.turns or nil)

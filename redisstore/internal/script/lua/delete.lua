@@ -39,6 +39,7 @@ raise_token(tonumber(ARGV[6]))
 local n = waiting + call('ZCOUNT', D, '(' .. int(gone), '+inf')
 call('UNLINK', T, L, D, F, M, S, G, X)
 if H then call('UNLINK', H, U) end
+if keyed.names then call('UNLINK', unpack(keyed.names)) end
 if parent then call('HDEL', parent, ARGV[7]) end
 if last then latest = latest + 1 end
 call('HSET', G, 'version', int(latest), 'token', int(cfg.token), 'clock', int(now), unpack(g[12] and {'stepped', g[12]} or {}))

@@ -2,9 +2,9 @@
 -- each event to the companion events, in the same step. This file comes after start.lua, and in the
 -- script settle after follow_topics.lua.
 --
--- KEYS  the last eight, or the eight before h and u: t to x, as in start.lua, of the same partition
---       of the companion events. A caller gives them only after it has learned from an error that
---       the topic tells of events
+-- KEYS  the last eight that are none of start.lua: t to x, as in start.lua, of the same partition
+--       of the companion events; behind them, in a topic with keys, q to i, as in keyed.lua. A
+--       caller gives them only after it has learned from an error that the topic tells of events
 --
 -- A source is a topic that tells of events: {on, keep, topic, home}. on is of which events, as in
 -- punctual.Events; keep is how long an event is kept; topic is its name; home is the stem of the
@@ -25,12 +25,14 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
     any = any or p.source ~= nil
   end
   if any then
-    local last = H and #KEYS - 2 or #KEYS
-    if last - 10 - 8 * #(follow_topics or {}) < 8 then
+    local last, each = keyed.last, follow_topics and follow_topics.each or 8
+    local heads = string.byte(KEYS[last], -1) == 105 and last - 4 -- the place of q
+    if heads then last = heads - 1 end
+    if last - 10 - each * #(follow_topics or {}) < 8 or keyed.names and not heads then
       return redis.error_reply('PUNCTUAL_EVENTS the topic tells of events: give the keys of these, too')
     end
     local t, l, m, of = KEYS[last - 7], KEYS[last - 6], KEYS[last - 3], KEYS[last - 1]
-    local got = call('HMGET', of, 'version', 'lease', 'token', 'clock', 'stepped')
+    local got = call('HMGET', of, 'version', 'lease', 'token', 'clock', 'stepped', 'push_paused')
     local function number_of(i, name) return got[i] and whole(got[i], name, of) or 0 end
     local token, partition = number_of(3, 'token'), g[3] and whole(g[3], 'token') % TOKEN_STEP or 0
     local its_era, its_shift, under_way = steps.of(got[5], got[4], of)
@@ -98,9 +100,11 @@ if g[11] and g[11] ~= '0' or follow_topics then -- most topics tell of nothing, 
     -- settle_clock.
     function events.write()
       if size == 0 then return end
-      local first = call('ZRANGE', t, 0, 0, 'WITHSCORES')[2]
+      local q = (got[6] == '2' or got[6] == '3') and KEYS[heads]
+      local first = call('ZRANGE', q or t, 0, 0, 'WITHSCORES')[2]
       call('HSET', m, unpack(records))
       call('ZADD', t, unpack(times))
+      if q then call('ZADD', q, unpack(times)) end
       call('HSET', of, 'token', int(token), 'clock', now_text)
       local lease = call('ZRANGE', l, 0, 0, 'WITHSCORES')[2]
       if (not first or tonumber(first) > now) and (not lease or ceil(lease) > now) then

@@ -2,8 +2,8 @@
 -- others of the same hash slot. This file stands between intake.lua and settle.lua.
 --
 -- KEYS  after those of the records: eight for each other topic that has follow-ups, t to x as in
---       start.lua
--- ARGV  5 how many these topics are
+--       start.lua, or 13 in topics with keys: also q to i as in keyed.lua
+-- ARGV  5 how many these topics are, below 0 if they have keys
 --       6 the version of the settings of this partition by which the caller has chosen the IDs
 --       7 msgpack: an array with, for each settlement that has follow-ups, its place among the
 --       settlements, from 0, and how many follow-ups it has, and then four values for each of
@@ -35,6 +35,7 @@ if ARGV[5] then
     p.lapsed = call('ZCARD', p.x)
     call('HLEN', p.m)
     p.has_states = call('HLEN', p.s) > 0
+    p.keyed = p.names and keyed.new(p.names, p.t, p.g)
     to[k] = new_intake(p)
   end
 
@@ -71,7 +72,7 @@ if ARGV[5] then
     own = new_intake({
       t = T, l = L, d = D, f = F, m = M, s = S, x = X, waiting = waiting_count, leased = leased_count, dead = dead_count,
       finished = finished_count, lapsed = lapsed_count, has_states = state_count > 0, gone = gone, paused = cfg.push_paused,
-      source = events and events.own,
+      source = events and events.own, keyed = keyed.own,
     })
     own.read(ids_of[0] or {})
     to[0] = own
@@ -115,7 +116,7 @@ if ARGV[5] then
         -- A follow-up that would be refused in an empty topic, too, is refused now, so that the
         -- topic is not made for it.
         if f.due > MAX_DUE then status, at, state = 5, 0, 0 end
-        if f.how >= REPLACE_IF_DUE then status, at, state = CHANGED, 0, 0 end
+        if has(f.how, REPLACE_IF_DUE) then status, at, state = CHANGED, 0, 0 end
         lookup = lookup or 16 * j + TOPIC
       else
         status, at, state = to[f.topic].refusal(f.id, f.due, f.how, f.rest)
@@ -186,8 +187,13 @@ if ARGV[5] then
       local into, notified = to[k], NEVER
       if into.stored() > 0 then
         any = true
-        if into.earliest <= now + NEAR and into.earliest < next_due_time(p.t, p.l) then notified = into.earliest end
+        local was, due = p.keyed and p.keyed.next_due(p.l) or next_due_time(p.t, p.l), into.earliest
         into.write()
+        if p.keyed then
+          p.keyed.arrange()
+          due = p.keyed.next_due(p.l)
+        end
+        if due <= now + NEAR and due < was then notified = due end
         call('HSET', p.g, 'clock', now_text)
         if notified ~= NEVER then publish(notified, p.t) end
       end

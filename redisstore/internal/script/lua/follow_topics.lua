@@ -7,16 +7,17 @@
 -- version, as in replies; is_there: whether the topic exists; paused: whether its pushes are; gone,
 -- as in prelude.lua; and what events.lua needs of them.
 if ARGV[5] then
-  local KEYS_EACH = 8 -- t to x, as in start.lua
-  follow_topics = {}
-  for n = 1, ARGV[5] do
-    local k = 11 + KEYS_EACH * (n - 1)
-    local t, l, d, f, m, s, of, x = unpack(KEYS, k, k + KEYS_EACH - 1)
+  local count = tonumber(ARGV[5])
+  follow_topics = {each = count < 0 and 13 or 8}
+  for n = 1, math.abs(count) do
+    local k = 11 + follow_topics.each * (n - 1)
+    local t, l, d, f, m, s, of, x = unpack(KEYS, k, k + 7)
     local got = call('HMGET', of, 'version', 'lease', 'clock', 'push_paused', 'gone', 'dead_retention', 'emit', 'emit_keep', 'event_home', 'stepped')
     local function number_of(i, name) return got[i] and whole(got[i], name, of) or nil end
     follow_topics[n] = {
       t = t, l = l, d = d, f = f, m = m, s = s, g = of, x = x,
-      is_there = got[2], version = (number_of(1, 'version') or 0) * (got[2] and 1 or -1), paused = got[4] == '1',
+      is_there = got[2], version = (number_of(1, 'version') or 0) * (got[2] and 1 or -1), paused = got[4] == '1' or got[4] == '3',
+      names = count < 0 and (got[4] == '2' or got[4] == '3') and {unpack(KEYS, k + 8, k + 12)},
       gone = number_of(5, 'gone') or -NEVER, dead_retention = number_of(6, 'dead_retention') or 0, emit = got[7], emit_keep = got[8], event_home = got[9],
     }
     local passed, its_era, _, under_way = number_of(3, 'clock'), steps.of(got[10], got[3], of)

@@ -7,7 +7,8 @@
 -- waiting, leased, dead, finished; how many leases are in x: lapsed; whether there is a state:
 -- has_states; the time at which a dead message that is past its retention died at the latest: gone;
 -- whether pushes are paused: paused; the source of the events of these messages (see events.lua),
--- or nil: source.
+-- or nil: source; and what keyed.lua keeps of the partition, or nil:
+-- keyed.
 local new_intake
 do
   -- What is to be done when an ID is in use: how modulo 8. (how / 8 modulo 32 are the flags of the
@@ -16,7 +17,8 @@ do
   -- IF_DUE is added to how to replace only a message that is due at the time which stands in front
   -- of the record, a double.
   local IF_DUE, IF_DUE_BYTES = 256, 8
-  local DUPLICATE, REPLACED, IN_USE, TOO_FAR, PAUSED, FINISHED_DUPLICATE, DEAD, CHANGED = 2, 3, 4, 5, 6, 7, 8, 9 -- see push.lua
+  local HAS_KEY = 512 -- is added to how if the message has a key, which stands in front of the record
+  local UNKEYED, DUPLICATE, REPLACED, IN_USE, TOO_FAR, PAUSED, FINISHED_DUPLICATE, DEAD, CHANGED = 1, 2, 3, 4, 5, 6, 7, 8, 9 -- see push.lua
 
   new_intake = function(p)
     -- held has, by ID, where the message with that ID is: {set, at: the score in the set, gone,
@@ -28,6 +30,7 @@ do
     -- one of this call, it takes the other's place in these arguments.
     local records, times, size, index = {}, {}, 0, {}
     local replaced, from_l, from_d, forgotten = {}, {}, {}, {}
+    local key_of = {} -- by the place in records
     local own_states = {} -- of messages with a remember: ID -> state
     local plain_prefix, named_prefix = pack('<Bd', PLAIN, now), pack('<Bd', PLAIN + NAMED, now)
     local this = {earliest = NEVER} -- the earliest due time of a message that is stored
@@ -96,11 +99,12 @@ do
     -- else nil.
     function this.refusal(id, due, how, rest)
       if due > MAX_DUE then return TOO_FAR, 0, 0 end
+      if how >= HAS_KEY and not p.keyed then return UNKEYED, 0, 0 end
       if p.paused then return PAUSED, 0, 0 end
       if how == NEW then return nil end
       local mode, h = how % 8, held[id]
       if h and h.gone then h = nil end
-      if how >= IF_DUE then
+      if has(how, IF_DUE) then
         if not h then return CHANGED, 0, 0 end
         if due_of(id, h) ~= unpack_from('<d', rest) then return CHANGED, due_of(id, h), 1 end
       end
@@ -119,7 +123,12 @@ do
     -- message takes the place of another one. named says that somebody named the due time.
     function this.store(id, due, due_text, named, how, rest)
       local mode, flags = how % 8, floor(how % IF_DUE / 8)
-      if how >= IF_DUE then rest = string.sub(rest, IF_DUE_BYTES + 1) end
+      if has(how, IF_DUE) then rest = string.sub(rest, IF_DUE_BYTES + 1) end
+      local key
+      if how >= HAS_KEY then
+        local length = string.byte(rest)
+        key, rest = string.sub(rest, 2, 1 + length), string.sub(rest, 2 + length)
+      end
       local n = index[id]
       if not n then
         n, size = size + 1, size + 2
@@ -128,6 +137,7 @@ do
       local prefix = flags > 0 and pack('<Bd', PLAIN + flags + (named and NAMED or 0), now) or named and named_prefix or plain_prefix
       records[n], records[n + 1] = id, prefix .. pack('<d', due) .. rest
       times[n], times[n + 1] = due_text, id
+      key_of[n] = key
       if due < this.earliest then this.earliest = due end
       own_states[id] = has(flags, REMEMBER) and encode_state(fresh(id, records[n + 1])) or nil
       if p.source then events.tell(p.source, events.PUSHED, id, 0, now, due, due) end
@@ -159,6 +169,11 @@ do
       if #from_d > 0 then call('ZREM', p.d, unpack(from_d)) end
       if #replaced > 0 then call('HDEL', p.s, unpack(replaced)) end
       if #forgotten > 0 then call('ZREM', p.f, unpack(forgotten)) end
+      if p.keyed then
+        local again = {}
+        for _, id in ipairs(replaced) do again[id] = true end
+        for n = 1, size, 2 do p.keyed.add(records[n], key_of[n], tonumber(times[n]), again[records[n]]) end
+      end
       if next(own_states) then
         local all = p.has_states and {} or {TABLE_FIELD, TABLE_VALUE}
         for id, state in pairs(own_states) do all[#all + 1], all[#all + 2] = id, state end

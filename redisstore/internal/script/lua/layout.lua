@@ -5,7 +5,7 @@
 -- Reply {now, micros, version, newest token, version that all partitions have, field, value ...}:
 --       the fields of g but for those of which every partition has its own, and in partition 0 a
 --       field for each companion: '@' and its name
-local OWN = {version = true, spread = true, clock = true, token = true, gone = true, lengths = true, confirmed = true, event_home = true, stepped = true, moving = true, gate = true}
+local OWN = {version = true, spread = true, clock = true, token = true, gone = true, lengths = true, confirmed = true, event_home = true, stepped = true, moving = true, gate = true, arrivals = true, walk = true, swept = true}
 local out = reply(cfg.token, 0)
 local all = call('HGETALL', G)
 for i = 1, #all, 2 do

@@ -41,6 +41,7 @@ end
 -- something is due by now, it returns any time up to now, which is enough for a caller that then
 -- claims at once. waiting and leased name the sets of another partition than this one.
 local function next_due_time(waiting, leased)
+  if keyed.own and not waiting then return keyed.own.next_due(L) end
   local t = tonumber(call('ZRANGE', waiting or T, 0, 0, 'WITHSCORES')[2] or NEVER)
   if t <= now then return t end
   return math.min(t, ceil(call('ZRANGE', leased or L, 0, 0, 'WITHSCORES')[2] or NEVER))
@@ -299,6 +300,13 @@ local function remove_leases(...)
   if lapsed_count > 0 then call('ZREM', X, ...) end
 end
 
+-- delete_records deletes what m, s and the keys of a topic with keys have of messages.
+local function delete_records(ids)
+  if keyed.own then keyed.own.forget(ids) end
+  call('HDEL', M, unpack(ids))
+  call('HDEL', S, unpack(ids))
+end
+
 -- remove_from takes a message out of the set from, or does nothing if that is nil.
 local function remove_from(id, from)
   if from == L then remove_leases(id) elseif from then call('ZREM', from, id) end
@@ -378,6 +386,7 @@ local function wait(id, st, from)
   st.token, st.cancel, st.reason = 0, false, 0
   call('ZADD', T, int(st.due), id)
   put_states({id, encode_state(st)})
+  if keyed.own then keyed.own.move(id, st) end
   earliest = math.min(earliest, st.due)
 end
 
@@ -388,14 +397,14 @@ local function die(id, st, from, reason)
   st.token, st.since, st.cancel, st.reason = 0, 0, false, reason
   call('ZADD', D, now_text, id)
   put_states({id, encode_state(st)})
+  if keyed.own then keyed.own.move(id, st) end
   dead_count = dead_count + 1
 end
 
 -- remove deletes a message and its state; the message was in the set from, if any.
 local function remove(id, from)
   remove_from(id, from)
-  call('HDEL', M, id)
-  call('HDEL', S, id)
+  delete_records({id})
 end
 
 -- forgotten returns the score in f of an ID whose message finishes now, or nil if the ID is not
@@ -434,12 +443,12 @@ local SWEEP = 512
 -- retention, and reports whether there were any.
 local function sweep()
   local swept = H and sweep_finished() or false
+  if keyed.own then swept = keyed.own.sweep() or swept end
   if dead_count > 0 and gone > -NEVER then
     local ids = call('ZRANGEBYSCORE', D, '-inf', int(gone), 'LIMIT', 0, SWEEP)
     if #ids > 0 then
       call('ZREM', D, unpack(ids))
-      call('HDEL', M, unpack(ids))
-      call('HDEL', S, unpack(ids))
+      delete_records(ids)
       swept = true
     end
   end
@@ -460,6 +469,7 @@ end
 local function settle_clock()
   write_finished()
   if events then events.write() end
+  if keyed.own then keyed.own.arrange() end
   write_clock()
   sweep()
 end
@@ -469,6 +479,7 @@ end
 -- If the script has ended a lease of a topic that had as many as it may, the claims that wait for
 -- room are notified in any case. notify returns the time that it has published, or NEVER.
 local function notify(was)
+  if keyed.own and earliest > -NEVER then earliest = next_due_time() end
   if cfg.made_room then was, earliest = NEVER, now end
   if earliest >= was or earliest > now + NEAR then return NEVER end
   publish(earliest)

@@ -5,6 +5,7 @@
 -- Reply {now, micros, version, how many, time, ID}: the place after which to go on
 local last = {at = after or 0, id = after_id}
 local chosen = choose()
+local was = keyed.own and next_due_time() or -NEVER
 local ids, of = {}, {[T] = {}, [L] = {}, [D] = {}}
 for i, e in ipairs(chosen) do
   local set = of[e.from]
@@ -15,11 +16,10 @@ if #chosen > 0 then
   if #of[T] > 0 then call('ZREM', T, unpack(of[T])) end
   if #of[L] > 0 then remove_leases(unpack(of[L])) end
   if #of[D] > 0 then call('ZREM', D, unpack(of[D])) end
-  call('HDEL', M, unpack(ids))
-  call('HDEL', S, unpack(ids))
+  delete_records(ids)
   settle_clock()
 end
-notify(-NEVER)
+notify(was)
 local out = reply(#chosen, last.at * places, last.id)
 keep(out, #chosen > 0)
 return out

@@ -23,7 +23,7 @@ local function none_in_use(ids)
   return true
 end
 
-if flags == 0 and not (events and events.tells(events.own, events.PUSHED)) and g[4] and g[5] ~= '1' and g[1] == ARGV[4] then
+if flags == 0 and not (events and events.tells(events.own, events.PUSHED)) and g[4] and g[5] == '0' and g[1] == ARGV[4] then
   local records, times, own, earliest = {}, {}, {}, NEVER
   local by_delay, named, now_packed = pack('<Bd', PLAIN, now), pack('<Bd', PLAIN + NAMED, now), pack('<d', now)
   local last, due, text, due_packed, plain

@@ -14,7 +14,7 @@ local tries = {
   {'HSCAN', NONE, '0'}, {'HSTRLEN', NONE, 'f'}, {'HSET', NONE, 'f', 'v', 'no value for this one'},
   {'ZADD', NONE, 'NX', 'XX', '0', 'm'}, {'ZCARD', NONE}, {'ZCOUNT', NONE, '0', '0'}, {'ZMSCORE', NONE, 'm'},
   {'ZRANGE', NONE, '0', '0'}, {'ZRANGEBYSCORE', NONE, '0', '0'}, {'ZREM', NONE, 'm'}, {'ZSCORE', NONE, 'm'},
-  {'ZREMRANGEBYRANK', NONE, '0', '0'}, {'PEXPIRE', NONE, '1'}, {'PERSIST', NONE},
+  {'ZREMRANGEBYRANK', NONE, '0', '0'}, {'ZLEXCOUNT', NONE, '-', '+'}, {'ZRANGEBYLEX', NONE, '-', '+'}, {'PEXPIRE', NONE, '1'}, {'PERSIST', NONE},
   {'UNLINK', NONE}, {'TIME'}, {'PUBLISH', ARGV[2], ''},
 }
 local out = {}

@@ -18,7 +18,7 @@ local cfg = {
   token = number_of(g[3], 'token'),
   lease = number_of(g[4], 'lease'),
   max_attempts = number_of(more[1], 'max_attempts'),
-  push_paused = g[5] == '1',
+  push_paused = g[5] == '1' or g[5] == '3',
   delivery_paused = g[6] == '1',
   max_leases = 0, -- how many messages may be leased at once; 0: any number
   interval = 0,   -- of the rate: microseconds between two leases; 0: any number of leases may begin

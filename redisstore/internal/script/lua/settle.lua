@@ -34,19 +34,22 @@ for i = 1, #items, 5 do
   only_acks = only_acks and items[i + 2] == ACK
   backoff = backoff or items[i + 2] == RETRY and type(items[i + 3]) == 'number' and items[i + 3] < 0
 end
--- An ack makes nothing need attention earlier, unless it has follow-ups in its own topic.
-local was = only_acks and not (follow and follow.own) and NEVER or next_due_time()
+-- An ack makes nothing need attention earlier, unless it has follow-ups in its own topic, or the
+-- topic has keys.
+local was = only_acks and not (follow and follow.own) and not keyed.own and NEVER or next_due_time()
 local keeps = cfg.finished_retention > 0 or events -- then an ack needs the state, too
 
 -- STATES is how many bytes of states one script reads at most where an ack needs the state; it
 -- reads at least one state. left are the places of the settlements that this script does not reach.
-local STATES = 262144
-local left, bytes = {}, 0
-for n = 1, keeps and #ids or 0 do
-  bytes = bytes + call('HSTRLEN', S, ids[n])
-  if n > 1 and bytes > STATES then
-    for i = n, #ids do left[#left + 1], ids[i] = i - 1, nil end
-    break
+local left = {}
+do
+  local STATES, bytes = 262144, 0
+  for n = 1, keeps and #ids or 0 do
+    bytes = bytes + call('HSTRLEN', S, ids[n])
+    if n > 1 and bytes > STATES then
+      for i = n, #ids do left[#left + 1], ids[i] = i - 1, nil end
+      break
+    end
   end
 end
 
@@ -58,19 +61,21 @@ local remember = {} -- of messages with a remember: for how long their ID is rem
 local scores = call('ZMSCORE', L, unpack(ids))
 local stateless = {} -- IDs of messages without a stored state whose state is needed
 local may_end = {} -- IDs of messages with a stored state that may need the time of creation, see complete
-local text, score, score_token -- the last score: the messages of one claim have the same one
-for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
-  local id, is_ack = ids[n], items[5 * n - 2] == ACK
-  if scores[n] ~= text then text, score, score_token = scores[n], tonumber(scores[n] or 0), nil end
-  if raw then
-    token[id] = state_token(id, raw)
-    if keeps or not is_ack then known[id] = decode_state(id, raw) end
-    remember[id] = state_remember(raw)
-    if keeps and (is_ack or known[id].cancel or events) then may_end[#may_end + 1] = id end
-  else
-    score_token = score_token or is_compact(score) and lease_token(score) or 0
-    token[id] = score_token
-    if keeps or not is_ack then stateless[#stateless + 1] = id end
+do
+  local text, score, score_token -- the last score: the messages of one claim have the same one
+  for n, raw in ipairs(call('HMGET', S, unpack(ids))) do
+    local id, is_ack = ids[n], items[5 * n - 2] == ACK
+    if scores[n] ~= text then text, score, score_token = scores[n], tonumber(scores[n] or 0), nil end
+    if raw then
+      token[id] = state_token(id, raw)
+      if keeps or not is_ack then known[id] = decode_state(id, raw) end
+      remember[id] = state_remember(raw)
+      if keeps and (is_ack or known[id].cancel or events) then may_end[#may_end + 1] = id end
+    else
+      score_token = score_token or is_compact(score) and lease_token(score) or 0
+      token[id] = score_token
+      if keeps or not is_ack then stateless[#stateless + 1] = id end
+    end
   end
 end
 add_compact_states(known, stateless)
@@ -289,8 +294,7 @@ changed = changed or #acked > 0
 -- All acked messages are deleted with one command per key.
 if #acked > 0 then
   remove_leases(unpack(acked))
-  call('HDEL', M, unpack(acked))
-  call('HDEL', S, unpack(acked))
+  delete_records(acked)
   if cfg.dedupe_window > 0 or next(remember) then
     local till, times = forgotten(), {}
     for _, id in ipairs(acked) do

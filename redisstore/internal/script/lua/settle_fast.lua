@@ -58,7 +58,7 @@ local function finished_of_acks(ids, scores)
   return out
 end
 
-if only_acks and flags == 0 and g[6] ~= '2' and not (events and events.tells(events.own, events.ACKED)) and g[4] and g[9] and g[10] ~= '0' then
+if only_acks and flags == 0 and g[6] ~= '2' and not keyed.names and not (events and events.tells(events.own, events.ACKED)) and g[4] and g[9] and g[10] ~= '0' then
   local ids, scores = compact_acks()
   local keeps = g[10] -- start.lua has made sure that then H and U are given
   local finished = ids and keeps and finished_of_acks(ids, scores)

@@ -17,6 +17,7 @@
 --         h  hash: ID -> finished record
 --         u  sorted set: IDs of finished records, up to 32 in a member, by the time at which the
 --            records are deleted
+--       and the last five, or those before h and u, in a topic with keys: see keyed.lua
 -- ARGV  1 packed, six doubles and a byte:
 --         lower bound of the clock, in ms: the latest time that an answer to the caller had
 --         era: how many steps of the store's clock the caller knows of
@@ -46,6 +47,9 @@ local call, floor, ceil, pack, unpack_from = redis.call, math.floor, math.ceil, 
 local T, L, D, F, M, S, G, X = unpack(KEYS)
 local H, U
 if string.byte(KEYS[#KEYS], -1) == 117 then H, U = KEYS[#KEYS - 1], KEYS[#KEYS] end
+-- keyed.own is nil unless the topic has keys: see keyed.lua. keyed.last is the place of the last
+-- key that is none of its keys and no h and u.
+local keyed = {last = H and #KEYS - 2 or #KEYS}
 local steps = {} -- of the clock, see below: one local variable, because a script may have 200
 local lower_bound, number, deadline, flags
 lower_bound, steps.caller, steps.seconds, steps.us, number, deadline, flags = unpack_from('<ddddddB', ARGV[1])
@@ -88,6 +92,14 @@ local g = call('HMGET', G, 'version', 'clock', 'token', 'lease', 'push_paused', 
 -- A caller names h and u only after it has learned that the topic may have finished records. This
 -- error is how it learns: it sends the call again with these keys.
 if g[10] and not H then return redis.error_reply('PUNCTUAL_FINISHED there may be finished records: give their keys, too') end
+
+-- In the same way a caller names the keys of a topic with keys, in which push_paused is 2, or 3 if
+-- pushes are paused.
+if string.byte(KEYS[keyed.last], -1) == 105 and KEYS[keyed.last] == string.sub(T, 1, -2) .. 'i' then keyed.last = keyed.last - 5 end
+if g[5] == '2' or g[5] == '3' then
+  keyed.names = {unpack(KEYS, keyed.last + 1, keyed.last + 5)}
+  if #keyed.names < 5 or string.byte(keyed.names[5], -1) ~= 105 then return redis.error_reply('PUNCTUAL_KEYED the topic has keys: give the keys of these, too') end
+end
 
 if g[1] then whole(g[1], 'version') end
 

@@ -114,8 +114,7 @@ phases[2] = {set = D, low = -NEVER, work = function(all)
   end
   if #ids > 0 then
     call('ZREM', D, unpack(ids))
-    call('HDEL', M, unpack(ids))
-    call('HDEL', S, unpack(ids))
+    delete_records(ids)
   end
   return #ids
 end}
@@ -171,8 +170,11 @@ local function move_waiting(moving)
   local all = members(T, at, string.sub(moving, MOVING_END))
   make_room()
   if #all == 0 then
-    call('HDEL', G, 'moving')
-    return false
+    -- Turns come from the time before the step, too.
+    local left = keyed.own and keyed.own.walking and keyed.own.walk()
+    if not left then call('HDEL', G, 'moving') end
+    notify(NEVER)
+    return left
   end
   local known, raws = raw_states(all), {}
   local n = raw_messages(all, function(m) return not known[m[1]] end, raws)
@@ -185,6 +187,7 @@ local function move_waiting(moving)
       carry(st, from, to)
       times[#times + 1], times[#times + 2] = int(st.due), id
       records[#records + 1], records[#records + 2] = id, encode_state(st)
+      if keyed.own then keyed.own.move(id, st) end
       earliest = math.min(earliest, st.due)
     end
   end
@@ -192,6 +195,7 @@ local function move_waiting(moving)
     call('ZADD', T, unpack(times))
     put_states(records)
   end
+  if keyed.own then keyed.own.arrange() end
   call('HSET', G, 'moving', pack(MOVING, from, to, all[n][2]) .. all[n][1])
   notify(NEVER)
   return true
@@ -224,6 +228,7 @@ local function go_on()
   if not p then
     call('HDEL', G, 'gone')
     call('HSET', G, 'stepped', pack('<dd', new_era, shift + from - to), 'clock', int(math.max(to, steps.server_now)), 'moving', pack(MOVING, from, to, -NEVER))
+    if keyed.own then keyed.own.begin_walk() end
     earliest = -NEVER
     notify(NEVER)
     return

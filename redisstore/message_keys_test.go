@@ -1,0 +1,156 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/punctualmq/punctual"
+	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/storekit"
+)
+
+// keyedOrders makes orders a topic with keys, each of which has one lease at a time.
+func keyedOrders(t *testing.T, s *Store) {
+	t.Helper()
+	keyed, one := true, 1
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{Keyed: &keyed, MaxKeyLeases: &one}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ofKey returns a message that is due, with the stem of its ID as its key.
+func ofKey(id string) punctual.NewMessage {
+	return punctual.NewMessage{ID: id, Key: storekit.Stem(id), Due: time.Unix(1, 0)}
+}
+
+// P1: Check finds a key that has lost its head, which no operation does, and claims repair it.
+func TestKeyWithoutHead(t *testing.T) {
+	for name, damage := range map[string]func(names []string) [][]string{
+		"in q": func(names []string) [][]string { return [][]string{{"ZREM", names[0], "a~1"}, {"HDEL", names[2], "a"}} },
+		"of another": func(names []string) [][]string {
+			return [][]string{{"ZREM", names[0], "a~1"}, {"ZADD", names[0], "1", "a~2"}, {"HSET", names[2], "a", strings.Repeat("\x00", 24) + "a~2"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, clock := openStill(t, Options{})
+			keyedOrders(t, s)
+			push(t, s, ofKey("a~1"), ofKey("a~2"), ofKey("b~1"))
+			wantSound(t, s)
+			for _, words := range damage(s.names.Partition("orders", 0).Keyed()) {
+				do(t, shared, words...)
+			}
+			if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "head") {
+				t.Fatalf("Check = %q, %v; want the key without its head", r.Problems, err)
+			}
+			clock.Advance(time.Duration(256-clock.Now().UnixMilli()%256) * time.Millisecond) // then claims tidy
+			got := map[string]bool{}
+			for range 2 {
+				got[claimOne(t, s, 0).ID] = true
+			}
+			if !got["a~1"] || !got["b~1"] {
+				t.Errorf("P1: claims got %v; want a~1 and b~1", got)
+			}
+			wantSound(t, s)
+		})
+	}
+}
+
+// A copy of a claim has the turns, too, and changes no head.
+func TestCopyOfAClaimOfKeys(t *testing.T) {
+	s, clock := openStill(t, Options{})
+	keyedOrders(t, s)
+	push(t, s, ofKey("a~1"), ofKey("a~2"), ofKey("b~1"))
+	var first string
+	for range 2 {
+		ds, err := s.Claim(keyedBy(t.Context(), "k"), punctual.Claim{Topics: []string{"orders"}, Max: 9})
+		if err != nil || len(ds) != 2 || ds[0].Turn.IsZero() {
+			t.Fatalf("claim = %v, %v; want a~1 and b~1 with their turns", ds, err)
+		}
+		if got := fmt.Sprintf("%+v", ds); first == "" {
+			first = got
+		} else if got != first {
+			t.Errorf("P3: the copy is answered\n%s\nthe first one was\n%s", got, first)
+		}
+		clock.Advance(time.Second)
+	}
+	wantSound(t, s)
+}
+
+// A bound that is raised, and an order that begins, reach thousands of keys by pieces that claims
+// make.
+func TestBoundOfManyKeys(t *testing.T) {
+	const keys = 1500 // more than Configure goes through
+	s, clock := openStill(t, Options{})
+	keyedOrders(t, s)
+	var ms []punctual.NewMessage
+	for n := range keys {
+		ms = append(ms, ofKey(fmt.Sprintf("k%d~1", n)), ofKey(fmt.Sprintf("k%d~2", n)))
+	}
+	push(t, s, ms...)
+	take := func(want int, when string) (ds []punctual.Delivery) {
+		t.Helper()
+		for {
+			some, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 500})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ds = append(ds, some...); len(some) == 0 {
+				break
+			}
+		}
+		if len(ds) != want {
+			t.Fatalf("%s, claims got %d; want %d", when, len(ds), want)
+		}
+		return ds
+	}
+	take(keys, "at one lease of each key")
+	two, inOrder := 2, true
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{MaxKeyLeases: &two}); err != nil {
+		t.Fatal(err)
+	}
+	if left := do(t, shared, "HEXISTS", s.names.Partition("orders", 0).Keys()[6], "walk"); left != "1" {
+		t.Fatal("this test shows nothing: Configure has gone through all keys")
+	}
+	ds := take(keys, "at two leases of each key")
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{InOrder: &inOrder}); err != nil {
+		t.Fatal(err)
+	}
+	var ss []punctual.Settlement
+	for _, d := range ds {
+		ss = append(ss, punctual.Settlement{Topic: "orders", ID: d.ID, Token: d.Token, Verb: punctual.SettleRelease})
+	}
+	settled(t, s, ss)
+	take(0, "in order, with one leased of each key")
+	clock.Advance(time.Minute)
+	take(keys, "in order, when the leases have run out")
+	wantSound(t, s)
+}
+
+// A topic without keys has none of the further keys in Redis, and its scripts are not given them.
+func TestKeysCostNothing(t *testing.T) {
+	server := redisrig.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	push(t, s, punctual.NewMessage{ID: "a", Due: time.Unix(1, 0)})
+	ack(t, s, claimOne(t, s, 0))
+	p := s.names.Partition("orders", 0)
+	if got := do(t, server, append([]string{"EXISTS"}, p.Keyed()...)...); got != "0" {
+		t.Errorf("%s of the keys of a topic with keys are there in one without", got)
+	}
+	keyed := true
+	if _, err := s.Configure(t.Context(), "mails", punctual.SettingsPatch{Keyed: &keyed}); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, punctual.NewMessage{Topic: "mails", ID: "a~1", Key: "a"})
+	mails := s.names.Partition("mails", 0)
+	if got := do(t, server, append([]string{"EXISTS"}, mails.Keyed()...)...); got == "0" {
+		t.Fatal("this test shows nothing: a topic with keys has none of them either")
+	}
+	if _, err := s.DeleteTopic(t.Context(), "mails"); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, server, append([]string{"EXISTS"}, mails.Keyed()...)...); got != "0" {
+		t.Errorf("%s of these keys are left behind a deletion", got)
+	}
+}
