@@ -49,11 +49,14 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	}
 	r.run("stats").ok().contains("3 (2 wait)")
 	r.run("list", "calls", "--state", "ready").ok().contains("waits for its key c7")
+	lines := r.run("list", "calls", "--json").ok().contains(`"waiting":true`).out
+	r.runInput(strings.ReplaceAll(lines, `"topic":"calls"`, `"topic":"again"`), "push", "--ndjson").ok()
+	r.run("stats", "again").ok().contains("3 (2 wait)")
 	r.run("get", "c7~2", "--topic", "calls").ok().contains("c7, for which the message waits")
 	r.run("push", "calls", "ring", "--key", "a~b").exits(exitUsage, "printable ASCII without ~")
 	r.run("bulk", "cancel", "calls", "--key", "c8", "--dry-run").ok().contains("would cancel 0")
 	r.run("bulk", "cancel", "calls", "--key", "c7", "--dry-run").ok().contains("would cancel 3")
 	r.run("push", "mail", "hello").ok()
-	r.run("stats").ok().contains("4 (2 wait)")
+	r.run("stats").ok().contains("7 (4 wait)")
 	r.run("push", "mail", "ring", "--key", "c7").exits(exitUsage, "whose messages have no keys")
 }

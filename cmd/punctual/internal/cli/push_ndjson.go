@@ -37,6 +37,7 @@ type lineJSON struct {
 	Created         any       `json:"created,omitzero"`
 	Attempt         any       `json:"attempt,omitzero"`
 	LeaseUntil      any       `json:"lease_until,omitzero"`
+	Waiting         any       `json:"waiting,omitzero"`
 	CancelRequested any       `json:"cancel_requested,omitzero"`
 	Died            any       `json:"died,omitzero"`
 	Reason          any       `json:"reason,omitzero"`
