@@ -251,3 +251,36 @@ func TestClaimReadsTheClockAgain(t *testing.T) {
 		}
 	}
 }
+
+// A purge of what has leases makes room at a bound, and wakes the claims that wait for it.
+func TestPurgeWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil)
+		defer s.Close()
+		bound := 1
+		if _, err := s.Configure(t.Context(), "a", punctual.SettingsPatch{MaxLeases: &bound}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Push(t.Context(), []punctual.NewMessage{{Topic: "a", ID: "1"}, {Topic: "a", ID: "2"}}); err != nil {
+			t.Fatal(err)
+		}
+		claim := punctual.Claim{Topics: []string{"a"}, Max: 2, Lease: time.Hour, Wait: time.Minute}
+		if ds, err := s.Claim(t.Context(), claim); err != nil || len(ds) != 1 {
+			t.Fatalf("a claim at a bound of 1: %v, %v", ds, err)
+		}
+		begun := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ds, err := s.Claim(t.Context(), claim)
+			if err != nil || len(ds) != 1 || ds[0].ID != "2" || time.Since(begun) != 0 {
+				t.Errorf("after the purge a claim got %v, %v, in %v; want 2 at once", ds, err, time.Since(begun))
+			}
+		}()
+		synctest.Wait()
+		if n, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: "a", State: punctual.StateLeased}); n != 1 || err != nil {
+			t.Fatalf("the purge removed %d, %v", n, err)
+		}
+		<-done
+	})
+}

@@ -325,6 +325,7 @@ func (s *Store) Purge(ctx context.Context, q punctual.PurgeQuery) (int64, error)
 	for _, m := range found {
 		t.remove(m, now)
 	}
+	s.wakeClaims()
 	return int64(len(found)), nil
 }
 
