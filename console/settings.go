@@ -126,8 +126,10 @@ func (c *call) configureTopic() error {
 // the path to with the notice.
 func (c *call) configure(topic string, p punctual.SettingsPatch, detail, to string, n notice) (err error) {
 	_, err = c.record(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context) (int64, error) {
-		_, err := c.inspector.Configure(ctx, topic, p)
-		return 1, err
+		if _, err := c.inspector.Configure(ctx, topic, p); err != nil {
+			return 0, err
+		}
+		return 1, nil
 	})
 	if err != nil {
 		return fmt.Errorf("change the settings of %s: %w", topic, err)

@@ -108,6 +108,12 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 			t.Errorf("%s: recorded %+v with %d changed\nwant %+v with %d", rt.id, recorded, changed, a.want, a.changed)
 		}
 	}
+	// What the store refuses has changed nothing, so that the audit log says that it was refused.
+	r.ask("PUT /v1/topics/t/messages/x?in=1h&if_exists=replace", "x", auth).want(t, 200)
+	r.ask("PATCH /v1/topics/t/settings", `{"keyed":true}`, auth).want(t, 400)
+	if changed != 0 {
+		t.Errorf("refused settings are recorded with %d changed", changed)
+	}
 }
 
 // kill makes the message x dead.

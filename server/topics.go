@@ -217,7 +217,10 @@ func (c *call) change(p punctual.SettingsPatch, detail string) error {
 	}
 	return c.alter(audit.Change{Verb: "configure", Topic: topic, Detail: detail}, func(ctx context.Context, i punctual.Inspector) (any, int64, error) {
 		s, err := i.Configure(ctx, topic, p)
-		return wire.SettingsOf(s), 1, err
+		if err != nil {
+			return nil, 0, err
+		}
+		return wire.SettingsOf(s), 1, nil
 	})
 }
 
