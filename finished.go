@@ -60,7 +60,8 @@ type Finished struct {
 }
 
 // ReadyFor is how long the message was ready before its last lease began, as Delivery.ReadyFor
-// says. It is 0 when Delivered is zero.
+// says, but with the wait for its key if it has one, because a record has no Turn. It is 0 when
+// Delivered is zero.
 func (f *Finished) ReadyFor() time.Duration {
 	if f.Delivered.IsZero() {
 		return 0
