@@ -105,9 +105,10 @@ func boundAtOnce(s *harness) {
 	s.gets(0, "with 2 leased again")
 }
 
-func boundEnds(s *harness) {
-	s.bounded(1, limits.Rate{})
-	for name, end := range map[string]func(d punctual.Delivery){
+// leaseEnds are the ways to end the lease of a message so that its place is free, by name. They leave
+// no message behind that is ready. message makes one that takes the place of another.
+func (s *harness) leaseEnds(message func(id string, delay time.Duration) punctual.NewMessage) map[string]func(d punctual.Delivery) {
+	return map[string]func(d punctual.Delivery){
 		"ack":     s.ack,
 		"retry":   func(d punctual.Delivery) { s.done(d, punctual.SettleRetry, time.Hour) },
 		"snooze":  func(d punctual.Delivery) { s.done(d, punctual.SettleSnooze, time.Hour) },
@@ -129,13 +130,18 @@ func boundEnds(s *harness) {
 			}
 		},
 		"replace": func(d punctual.Delivery) {
-			m := order(d.ID, time.Hour)
+			m := message(d.ID, time.Hour)
 			m.IfExists = punctual.IfExistsReplace
 			if r := s.try(m); r.Status != punctual.PushReplaced {
 				s.fail("a replacing push of a leased message is %v, %v", r.Status, r.Err)
 			}
 		},
-	} {
+	}
+}
+
+func boundEnds(s *harness) {
+	s.bounded(1, limits.Rate{})
+	for name, end := range s.leaseEnds(order) {
 		s.push(order(name, 0))
 		s.push(order(name+" 2", time.Millisecond))
 		s.advance(time.Millisecond)

@@ -337,40 +337,17 @@ func keyAtOnce(s *harness) {
 
 func keyEnds(s *harness) {
 	s.keyed(oneAtATime())
-	for name, end := range map[string]func(d punctual.Delivery){
-		"ack":     s.ack,
-		"retry":   func(d punctual.Delivery) { s.done(d, punctual.SettleRetry, time.Hour) },
-		"snooze":  func(d punctual.Delivery) { s.done(d, punctual.SettleSnooze, time.Hour) },
-		"discard": func(d punctual.Delivery) { s.done(d, punctual.SettleDiscard, 0) },
-		"release": func(d punctual.Delivery) {
-			s.done(d, punctual.SettleRelease, 0)
-			s.outcome(cancel(orders, d.ID), nil, "given back")
-		},
-		"cancel and retry": func(d punctual.Delivery) {
-			s.outcome(cancel(orders, d.ID), punctual.ErrLeased, "leased")
-			s.wantErr(s.settle(d, punctual.SettleRetry, time.Hour), punctual.ErrCancelled, "retry of a cancelled message")
-		},
-		"delete": func(d punctual.Delivery) { s.outcome(remove(orders, d.ID), nil, "leased") },
-		"purge": func(punctual.Delivery) {
-			s.purge(punctual.PurgeQuery{Topic: orders, State: punctual.StateLeased}, 1)
-		},
-		"replace": func(d punctual.Delivery) {
-			m := ofKey(d.ID, time.Hour)
-			m.IfExists = punctual.IfExistsReplace
-			if r := s.try(m); r.Status != punctual.PushReplaced {
-				s.fail("a replacing push of a leased message is %v, %v", r.Status, r.Err)
-			}
-		},
-		"replace by one of another key": func(d punctual.Delivery) {
-			m := ofKey(d.ID, time.Hour)
-			m.Key, m.IfExists = "other", punctual.IfExistsReplace
-			if storekit.Stem(m.ID) != m.Key && s.settings(orders).Partitions > 1 {
-				s.outcome(remove(orders, d.ID), nil, "leased")
-			} else if r := s.try(m); r.Status != punctual.PushReplaced {
-				s.fail("a replacing push of another key is %v, %v", r.Status, r.Err)
-			}
-		},
-	} {
+	ends := s.leaseEnds(ofKey)
+	ends["replace by one of another key"] = func(d punctual.Delivery) {
+		m := ofKey(d.ID, time.Hour)
+		m.Key, m.IfExists = "other", punctual.IfExistsReplace
+		if storekit.Stem(m.ID) != m.Key && s.settings(orders).Partitions > 1 {
+			s.outcome(remove(orders, d.ID), nil, "leased")
+		} else if r := s.try(m); r.Status != punctual.PushReplaced {
+			s.fail("a replacing push of another key is %v, %v", r.Status, r.Err)
+		}
+	}
+	for name, end := range ends {
 		s.pushKeys(name+"~1", name+"~2")
 		d := s.wantClaim("at one lease of a key", name+"~1")[name+"~1"]
 		s.wantClaim("with one leased")
