@@ -154,3 +154,67 @@ func TestKeysCostNothing(t *testing.T) {
 		t.Errorf("%s of these keys are left behind a deletion", got)
 	}
 }
+
+// P11: a process whose claim found nothing hears from another one that the turn of a message has
+// come. The clock stands still, so no poll comes by itself. The event happens only once the claim
+// has heard that its channel is subscribed and has run no script for a while, because a claim that
+// still looks would find the message without being told.
+func TestKeysWakeClaims(t *testing.T) {
+	events := map[string]func(t *testing.T, s *Store, d punctual.Delivery){
+		"an ack": func(t *testing.T, s *Store, d punctual.Delivery) { ack(t, s, d) },
+		"a raised bound": func(t *testing.T, s *Store, _ punctual.Delivery) {
+			two := 2
+			if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{MaxKeyLeases: &two}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a delete": func(t *testing.T, s *Store, d punctual.Delivery) {
+			if out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeDelete, Topic: "orders", ID: d.ID}}); err != nil || out[0].Err != nil {
+				t.Fatal(out, err)
+			}
+		},
+		"a purge": func(t *testing.T, s *Store, _ punctual.Delivery) {
+			if _, err := s.Purge(t.Context(), punctual.PurgeQuery{Topic: "orders", State: punctual.StateLeased}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, event := range events {
+		t.Run(name, func(t *testing.T) {
+			server := redisrig.Start(t)
+			clock := storekit.NewManualClock(time.Unix(1_800_000_000, 1e6))
+			s := openStore(t, connect(t, server), &Options{clock: clock})
+			other := openStore(t, connect(t, server), &Options{clock: clock})
+			keyedOrders(t, s)
+			push(t, s, ofKey("a~1"), ofKey("a~2"))
+			d := claimOne(t, s, 0)
+			got := make(chan []punctual.Delivery, 1)
+			go func() {
+				ds, err := other.Claim(t.Context(), orders(time.Hour))
+				if err != nil {
+					t.Error(err)
+				}
+				got <- ds
+			}()
+			channel := s.names.Partition("orders", 0).Channel()
+			calls, same := "", 0
+			waitUntil(t, "a claim sleeps", func() bool {
+				now := strings.Split(do(t, server, "INFO", "commandstats"), "cmdstat_evalsha:")[1]
+				now, _, _ = strings.Cut(now, ",")
+				if same++; now != calls || !strings.Contains(do(t, server, "PUBSUB", "NUMSUB", channel), "1") {
+					calls, same = now, 0
+				}
+				return same > 20
+			})
+			event(t, s, d)
+			select {
+			case ds := <-got:
+				if len(ds) != 1 || ds[0].ID != "a~2" {
+					t.Errorf("P11: after %s a waiting claim returned %v; want a~2", name, ds)
+				}
+			case <-time.After(5 * time.Second):
+				t.Errorf("P11: after %s a waiting claim of another process still sleeps", name)
+			}
+		})
+	}
+}
