@@ -703,8 +703,10 @@ func scheduleMessage(topic, name string, r *rule.Record, zones *cron.Zones) (pun
 		return punctual.NewMessage{}, err
 	}
 	// MaxAttempts is as high as it can be, because each duty that is killed between its claim and
-	// its ack has used an attempt, and a schedule must not become dead by that.
-	return punctual.NewMessage{Topic: topic + Suffix, ID: name, Body: body, Due: timeOf(due), MaxAttempts: limits.MaxAttemptsLimit}, nil
+	// its ack has used an attempt, and a schedule must not become dead by that. The message has the
+	// key of the occurrences, so that the schedule makes a topic with keys if there is none, and is
+	// refused at its put if the topic has no keys.
+	return punctual.NewMessage{Topic: topic + Suffix, ID: name, Key: r.Attributes.Key, Body: body, Due: timeOf(due), MaxAttempts: limits.MaxAttemptsLimit}, nil
 }
 
 // selects reports whether q selects a topic.

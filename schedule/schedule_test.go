@@ -958,6 +958,35 @@ func TestScheduleHandsAttributesOn(t *testing.T) {
 	}
 }
 
+// A schedule whose occurrences have a key makes a topic with keys, where its occurrences come one
+// after the other, and is refused in a topic without keys.
+func TestScheduleWithAKey(t *testing.T) {
+	r := newCronRig(t)
+	s := schedule.Schedule{Topic: "reports", Name: "often", Spec: "* * * * *", Overlap: schedule.OverlapAllow, Missed: schedule.MissedAll, Key: "c7"}
+	r.put(s)
+	set, err := r.queue.Configure(t.Context(), "reports", func(s *punctual.Settings) { s.MaxKeyLeases = 1 })
+	if err != nil || !set.Keyed {
+		t.Fatalf("the topic has %+v, %v; want keys", set, err)
+	}
+	for range 2 {
+		r.clock.Set(r.get("reports", "often").Next[0].Due)
+		r.tick("reports")
+	}
+	ds, err := r.queue.Store().Claim(t.Context(), punctual.Claim{Topics: []string{"reports"}, Max: 9})
+	if err != nil || len(ds) != 1 || ds[0].Key != "c7" {
+		t.Fatalf("claimed %v, %v; want the first of two occurrences", ds, err)
+	}
+	if _, err := r.queue.Push(t.Context(), "plain", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.Topic = "plain"
+	if _, err := schedule.Put(t.Context(), r.queue, s); !errors.Is(err, punctual.ErrInvalid) {
+		t.Errorf("put of a schedule with a key in a topic without keys: %v; want ErrInvalid", err)
+	}
+	s.Key = ""
+	r.put(s)
+}
+
 // A Queue that was not made by NewQueue is an ErrInvalid that says so, also where a schedule is
 // put.
 func TestZeroQueue(t *testing.T) {

@@ -299,7 +299,7 @@ func (r *Reader) label(stats []punctual.TopicStats, now time.Time) []Topic {
 		if parent, ok := strings.CutSuffix(s.Topic, schedule.Suffix); ok { // each message is a schedule of the parent
 			p := of(parent)
 			p.Schedules += s.Live() + s.Dead
-			if s.Ready > 0 {
+			if s.Ready > 0 && !s.NextDue.IsZero() {
 				p.ScheduleOverdue = max(p.ScheduleOverdue, now.Sub(s.NextDue))
 			}
 		}
