@@ -105,8 +105,8 @@ func boundAtOnce(s *harness) {
 	s.gets(0, "with 2 leased again")
 }
 
-// leaseEnds are the ways to end the lease of a message so that its place is free, by name. They leave
-// no message behind that is ready. message makes one that takes the place of another.
+// leaseEnds are the ways to end the lease of a message so that its place is free, by name. They
+// leave no message behind that is ready. message makes one that takes the place of another.
 func (s *harness) leaseEnds(message func(id string, delay time.Duration) punctual.NewMessage) map[string]func(d punctual.Delivery) {
 	return map[string]func(d punctual.Delivery){
 		"ack":     s.ack,
