@@ -323,8 +323,10 @@ func (c *call) putSchedule(s schedule.Schedule) error {
 	var status punctual.PushStatus
 	detail := fmt.Sprintf("%s (%s)", s.Spec, s.Zone)
 	_, err := c.record(audit.Change{Verb: "put schedule", Topic: s.Topic, ID: s.Name, Detail: detail}, func(ctx context.Context) (n int64, err error) {
-		status, err = schedule.Put(ctx, c.console.queue, s)
-		return 1, err
+		if status, err = schedule.Put(ctx, c.console.queue, s); err != nil {
+			return 0, err
+		}
+		return 1, nil
 	})
 	if err != nil {
 		return err
