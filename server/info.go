@@ -69,10 +69,8 @@ func (c *call) showClockState() error {
 func (c *call) stepClock() error {
 	return c.withClock(func(ctx context.Context) (state storekit.ClockState, err error) {
 		_, err = c.record(audit.Change{Verb: "step clock"}, func() (int64, error) {
-			if state, err = c.server.clock.StepClock(ctx); err != nil {
-				return 0, err
-			}
-			return 1, nil
+			state, err = c.server.clock.StepClock(ctx)
+			return 1, err
 		})
 		return state, err
 	})

@@ -23,6 +23,8 @@ var unseenByLedger = map[string]string{
 	"holds claims for longer than their leases":                       "how late an answer arrives is for the cases of group claim; a machine may be as slow",
 	"claims the latest first":                                         "order is for the cases of group claim and for random histories",
 	"claims more of a topic than PerTopic":                            "how many a claim asked for is not written down; it is for the cases of group claim and for random histories",
+	"sorts the IDs of a claim":                                        noIDs,
+	"takes the earliest in place of those named":                      noIDs,
 	"follows its clock backwards":                                     "the workload's clock does not go backwards",
 	"shortens what is due too far away":                               "the workload asks for nothing malformed",
 	"delivers at once what has a negative delay":                      "the workload asks for nothing malformed",
@@ -50,6 +52,8 @@ var unseenByLedger = map[string]string{
 }
 
 const noRemember = "the workload's messages ask for no window of their own; that is for the cases of group duplicate and for random histories"
+
+const noIDs = "which IDs a claim asked for is not written down; it is for the cases of group ids and for random histories"
 
 const noRecords = "the workload keeps no finished records"
 
