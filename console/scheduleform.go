@@ -88,8 +88,7 @@ func (c *call) scheduleFields(s *schedule.Schedule) []scheduleField {
 		{"headers", headerLines(s.Headers), func(v string) (err error) { s.Headers, err = parseHeaders(v); return err }},
 	}
 	attributes := s.Attributes()
-	for i := range wire.AttributeFields {
-		a := &wire.AttributeFields[i]
+	for _, a := range &wire.AttributeFields {
 		fields = append(fields, scheduleField{a.Name, a.Text(&attributes), func(typed string) error {
 			err := a.Set(&attributes, typed)
 			s.SetAttributes(attributes)

@@ -78,8 +78,7 @@ func (c *call) message() (m punctual.NewMessage, err error) {
 		return m, err
 	}
 	var given wire.Attributes
-	for i := range wire.AttributeFields {
-		f := &wire.AttributeFields[i]
+	for _, f := range &wire.AttributeFields {
 		*f.Member(&given) = wire.Given(c.param(f.Name))
 	}
 	a, err := given.Read()

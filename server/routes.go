@@ -182,8 +182,7 @@ var (
 
 // attributeParams returns the parameters for the attributes of a message.
 func attributeParams() (out []param) {
-	for i := range wire.AttributeFields {
-		f := &wire.AttributeFields[i]
+	for _, f := range &wire.AttributeFields {
 		out = append(out, param{name: f.Name, in: inQuery, text: "Say " + f.Help + ".", schema: attribute(f)})
 	}
 	return out

@@ -52,7 +52,7 @@ func instant() object { return object{"type": "string", "format": "date-time"} }
 func length() object { return object{"type": "string", "examples": []string{"30s", "2h30m", "2d"}} }
 
 // attribute is the schema of an attribute of messages.
-func attribute(f *wire.AttributeField) object {
+func attribute(f wire.AttributeField) object {
 	if f.Length() {
 		return length()
 	}
@@ -132,8 +132,8 @@ func members() map[string]object {
 		"Problem.status":            count(400, 599),
 		"Problem.code":              words(wire.Codes()...),
 	}
-	for i := range wire.AttributeFields {
-		of["Attributes."+wire.AttributeFields[i].Name] = attribute(&wire.AttributeFields[i])
+	for _, f := range &wire.AttributeFields {
+		of["Attributes."+f.Name] = attribute(f)
 	}
 	maps.Copy(of, scheduleMembers())
 	return of

@@ -37,10 +37,10 @@ type AttributeField struct {
 }
 
 // Length reports whether the attribute is a length of time.
-func (f *AttributeField) Length() bool { return f.length != nil }
+func (f AttributeField) Length() bool { return f.length != nil }
 
 // Text returns the attribute as people write it, "" if it is not set.
-func (f *AttributeField) Text(a *storekit.Attributes) string {
+func (f AttributeField) Text(a *storekit.Attributes) string {
 	if f.length != nil {
 		return DurationText(*f.length(a))
 	}
@@ -48,7 +48,7 @@ func (f *AttributeField) Text(a *storekit.Attributes) string {
 }
 
 // Set sets the attribute to what Text returns for it.
-func (f *AttributeField) Set(a *storekit.Attributes, text string) (err error) {
+func (f AttributeField) Set(a *storekit.Attributes, text string) (err error) {
 	if f.length != nil {
 		*f.length(a), err = ParseDurationText(f.Name, text)
 		return err
@@ -87,8 +87,7 @@ func AttributeNames() []string {
 
 // attributesOf returns the attributes of a message as they stand in JSON.
 func attributesOf(a storekit.Attributes) (out Attributes) {
-	for i := range AttributeFields {
-		f := &AttributeFields[i]
+	for _, f := range &AttributeFields {
 		*f.Member(&out) = Given(f.Text(&a))
 	}
 	return out
@@ -97,8 +96,7 @@ func attributesOf(a storekit.Attributes) (out Attributes) {
 // Read returns the attributes as a store takes and returns them, or an ErrInvalid that names the
 // member.
 func (a Attributes) Read() (out storekit.Attributes, err error) {
-	for i := range AttributeFields {
-		f := &AttributeFields[i]
+	for _, f := range &AttributeFields {
 		if err = f.Set(&out, string(*f.Member(&a))); err != nil {
 			return out, err
 		}
@@ -121,9 +119,9 @@ type Attribute struct{ Name, Value string }
 
 // AttributesToShow returns those attributes that are set.
 func AttributesToShow(a storekit.Attributes) (shown []Attribute) {
-	for i := range AttributeFields {
-		if text := AttributeFields[i].Text(&a); text != "" {
-			shown = append(shown, Attribute{AttributeFields[i].Name, text})
+	for _, f := range &AttributeFields {
+		if text := f.Text(&a); text != "" {
+			shown = append(shown, Attribute{f.Name, text})
 		}
 	}
 	return shown
@@ -131,9 +129,9 @@ func AttributesToShow(a storekit.Attributes) (shown []Attribute) {
 
 // attributes appends the members of a, as attributesOf spells them.
 func (w *jsonWriter) attributes(a storekit.Attributes) {
-	for i := range AttributeFields {
-		if text := AttributeFields[i].Text(&a); text != "" {
-			w.text(`,"`+AttributeFields[i].Name+`":`, text)
+	for _, f := range &AttributeFields {
+		if text := f.Text(&a); text != "" {
+			w.text(`,"`+f.Name+`":`, text)
 		}
 	}
 }

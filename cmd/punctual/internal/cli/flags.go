@@ -61,8 +61,7 @@ func durationTextVar(flags *pflag.FlagSet, p *wire.Given, name, usage string) {
 
 // attributeFlags adds the flags of push and of schedule put for the attributes of a message.
 func attributeFlags(flags *pflag.FlagSet, a *wire.Attributes) {
-	for i := range wire.AttributeFields {
-		f := &wire.AttributeFields[i]
+	for _, f := range &wire.AttributeFields {
 		if f.Length() {
 			durationTextVar(flags, f.Member(a), f.Name, f.Help)
 			continue
