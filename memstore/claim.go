@@ -166,7 +166,7 @@ func (t *topic) lacksRoom(m *message) bool {
 
 // opens returns when the rate of the topic lets the next lease begin, in Unix ms.
 func (t *topic) opens(now instant) int64 {
-	return (t.gate.Opens(t.settings.MaxRate, now.fine.UnixMicro()) + 999) / 1000
+	return t.gate.Opens(t.settings.MaxRate, now.fine.UnixMicro())
 }
 
 // end ends a message whose time has come if it must not be delivered, and reports whether it has

@@ -90,7 +90,6 @@ func (t *topic) arrange(k *key, now instant) {
 	}
 	if k.head == nil && !full && len(k.waiting) > 0 {
 		k.head = k.waiting[0]
-		t.move(k.head, &t.live)
 	}
 	if k.head != nil {
 		k.head.turn = t.turn(k, now)
@@ -109,7 +108,7 @@ func (t *topic) turn(k *key, now instant) int64 {
 
 // keyOpens returns when the rate lets the next lease of a key begin, in Unix ms.
 func (t *topic) keyOpens(k *key, now instant) int64 {
-	return (k.gate.Opens(t.settings.MaxKeyRate, now.fine.UnixMicro()) + 999) / 1000
+	return k.gate.Opens(t.settings.MaxKeyRate, now.fine.UnixMicro())
 }
 
 // unhead takes note that the head of its key leaves.

@@ -35,14 +35,14 @@ func BeforeInKey(set *punctual.Settings, a, b *Message) bool {
 // before the first one.
 type Gate int64
 
-// Opens returns when the rate lets the next lease begin, in Unix microseconds: 0 without a rate,
-// and a time up to now if the lease may begin now.
+// Opens returns when the rate lets the next lease begin, in Unix milliseconds, rounded up: 0 without
+// a rate, and a time up to now if the lease may begin now, which is in Unix microseconds.
 func (g *Gate) Opens(r limits.Rate, now int64) int64 {
 	if r == (limits.Rate{}) {
 		return 0
 	}
 	g.cut(r, now)
-	return int64(*g) - (r.AtOnce()-1)*r.Interval()
+	return (int64(*g) - (r.AtOnce()-1)*r.Interval() + 999) / 1000
 }
 
 // Begin notes that n leases have begun at now, in Unix microseconds.

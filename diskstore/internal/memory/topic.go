@@ -62,7 +62,7 @@ func (t *Topic) opens(now int64) int64 {
 	t.gate.Opens(t.settings.MaxRate, now*1000) // which cuts the gate
 	ahead := t.gate
 	ahead.Begin(t.settings.MaxRate, now*1000, len(t.reserved))
-	return (ahead.Opens(t.settings.MaxRate, now*1000) + 999) / 1000
+	return ahead.Opens(t.settings.MaxRate, now*1000)
 }
 
 // Stored records that a topic, which has no messages in memory yet, has no live message on disk
