@@ -33,9 +33,6 @@ func (s *Store) push(n *punctual.NewMessage, now instant) punctual.PushResult {
 		return r
 	}
 	r.ID = m.id
-	if r.Err = storekit.CheckKeyed(n, s.keySettings(n.Topic)); r.Err != nil {
-		return r
-	}
 	t := s.existing(n.Topic, now)
 	if t != nil && t.settings.PushPaused {
 		r.Err = storekit.PausedError(n.Topic)
@@ -117,6 +114,9 @@ func (s *Store) newMessage(n *punctual.NewMessage, now instant) (*message, error
 		return nil, err
 	}
 	due, err := storekit.DueAt(now.fine, n.Due, n.Delay)
+	if err == nil && n.Key != "" {
+		err = storekit.CheckKeyed(n, s.keySettings(n.Topic))
+	}
 	if err != nil {
 		return nil, err
 	}

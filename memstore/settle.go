@@ -57,9 +57,6 @@ func (s *Store) followUps(x *punctual.Settlement, own lifecycle.Holder, now inst
 		if err != nil {
 			return nil, storekit.FollowUpError(i, err)
 		}
-		if err := storekit.CheckKeyed(n, s.keySettings(n.Topic)); err != nil {
-			return nil, storekit.FollowUpError(i, err)
-		}
 		t := s.existing(n.Topic, now)
 		h := t.holder(m.id, now)
 		if lifecycle.IsItself(x, n) {
