@@ -205,9 +205,9 @@ type Delivery struct {
 	Delivered time.Time
 	// LeaseUntil is when the lease ends, by the store's clock, unless it is extended.
 	LeaseUntil time.Time
-	// Turn, for a message with a key, is when the message could be claimed at the earliest because
-	// its turn had come: when it was due, the message of its key before it was leased or had left
-	// room, and the rate of its key let a lease begin. It is zero for a message without a key.
+	// Turn, for a message with a key, is the earliest time at which the message could be claimed.
+	// The turn came when the message was due, the one of its key before it was leased or had left
+	// room, and the rate of its key let a lease begin. A message without a key has the zero Turn.
 	Turn time.Time
 	// Failures is the history of earlier attempts, as in Info.
 	Failures []Failure

@@ -92,8 +92,8 @@ func problemOfSetting(row *settings.Setting, s punctual.Settings, text string) s
 	return ""
 }
 
-// canHave reports whether the store can do what a setting needs: keep finished records, tell of
-// events, or bound leases. It returns true for every other setting.
+// canHave reports whether the store can do what a setting needs, such as keeping finished records,
+// and whether the topic has keys if the setting is about them. s are the settings of the topic.
 func (c *call) canHave(row *settings.Setting, s *punctual.Settings, can storekit.Abilities) bool {
 	switch row.Needs {
 	case settings.FinishedRecords:

@@ -35,8 +35,8 @@ func BeforeInKey(set *punctual.Settings, a, b *Message) bool {
 // before the first one.
 type Gate int64
 
-// Opens returns when the rate lets the next lease begin, in Unix milliseconds, rounded up: 0 without
-// a rate, and a time up to now if the lease may begin now, which is in Unix microseconds.
+// Opens returns when the rate lets the next lease begin, in Unix milliseconds, rounded up: 0
+// without a rate, and a time up to now if the lease may begin now, which is in Unix microseconds.
 func (g *Gate) Opens(r limits.Rate, now int64) int64 {
 	if r == (limits.Rate{}) {
 		return 0
