@@ -62,7 +62,7 @@ func (c *call) showBulk() error {
 		return err
 	}
 	p := &bulkPage{topicView: v, Spread: c.get("spread"), In: c.get("in"), At: c.get("at"), By: cmp.Or(c.get("by"), "1h"), Rate: c.get("rate")}
-	p.Filter = messageFilter{deathFilter{c.get("error"), c.get("match") == matchWhole}, c.get("prefix"), c.get("header"), c.get("value")}
+	p.Filter = messageFilter{deathFilter{c.get("error"), c.get("match") == matchWhole}, c.get("prefix"), c.get("key"), c.get("header"), c.get("value")}
 	p.MayDelete = p.May("admin", v.Stats.Topic)
 	text := c.look.language.text
 	state := c.get("state")
@@ -94,7 +94,7 @@ func (c *call) deathReasons() (all []choice) {
 // readBulk reads a bulk change from the form. A delay becomes the instant that it means now, so
 // that a change which is stopped and continued later still gives all messages the same due time.
 func (c *call) readBulk(topic string) (b bulkChange, err error) {
-	b.Select = bulk.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), IDPrefix: c.get("prefix")}
+	b.Select = bulk.Selection{Topic: topic, Reason: punctual.DeathReason(c.get("reason")), IDPrefix: c.get("prefix"), Key: c.get("key")}
 	if b.Do, err = bulk.ParseChange(c.get("change")); err != nil {
 		return b, err
 	}
@@ -243,6 +243,7 @@ func bulkFacts(b *bulkChange, zone *time.Location) (f facts) {
 		f.add("error", b.Errors.Text)
 	}
 	f.add("prefix", s.IDPrefix)
+	f.add("key", s.Key)
 	for name, value := range s.Headers { // the form has at most one
 		f.add("header", name+"="+value)
 	}

@@ -47,6 +47,8 @@ func TestBulk(t *testing.T) {
 		r.push("t", fmt.Sprintf("a-%03d", i), time.Hour+time.Duration(i)*time.Second, func(m *punctual.NewMessage) { m.Headers = map[string]string{"campaign": fmt.Sprint(i % 2)} })
 		r.push("t", fmt.Sprintf("b-%03d", i), time.Hour)
 	}
+	r.push("calls", "c7-1", time.Hour, func(m *punctual.NewMessage) { m.Key = "c7" })
+	r.push("calls", "c70-1", time.Hour, func(m *punctual.NewMessage) { m.Key = "c70" })
 	r.kill("t", "503 from the bank", "dead-1", "dead-2")
 	r.kill("t", "no such customer", "dead-3")
 
@@ -88,6 +90,21 @@ func TestBulk(t *testing.T) {
 	r.run(r.bulk("t", url.Values{"change": {"cancel"}, "prefix": {"b-01"}}))
 	if _, err := r.store.Get(t.Context(), "t", "b-010"); !errors.Is(err, punctual.ErrNotFound) {
 		t.Errorf("cancelled: %v", err)
+	}
+	if !strings.Contains(r.page("/topics/calls/bulk?key=c7"), `name="key" value="c7"`) || strings.Contains(r.page("/topics/t/bulk"), `name="key"`) {
+		t.Error("the form asks for a key in a topic without keys, or not in one with keys")
+	}
+	if text := wordsOf(r.page("/topics/calls?state=scheduled&key=c7")); !strings.Contains(text, "c7-1") || strings.Contains(text, "c70-1") {
+		t.Errorf("the list of a key: %s", text)
+	}
+	if page := r.page("/topics/calls/messages/c7-1"); !strings.Contains(page, `href="/topics/calls?state=scheduled&amp;key=c7"`) {
+		t.Errorf("the page of a message leads to no list of its key: %s", page)
+	}
+	if text := wordsOf(r.page(r.run(r.bulk("calls", url.Values{"change": {"reschedule"}, "key": {"c7"}, "in": {"2h"}})))); !strings.Contains(text, "Key c7") {
+		t.Errorf("a change by key: %s", text)
+	}
+	if m := r.message("calls", "c70-1"); !m.Due.Equal(noon.Add(time.Hour)) || !r.message("calls", "c7-1").Due.Equal(noon.Add(2*time.Hour)) {
+		t.Errorf("another key is due %v", m.Due)
 	}
 	r.run(r.bulk("t", url.Values{"change": {"delete"}, "state": {"dead"}}))
 	if s, err := r.store.Stats(t.Context(), "t"); err != nil || s.Dead != 0 || s.Live() != 120+110+2 {

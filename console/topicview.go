@@ -90,6 +90,9 @@ func (v *topicView) has(suffix string) bool {
 	return slices.Contains(v.companions, v.Stats.Topic+suffix)
 }
 
+// ByKey reports whether messages of the topic can be selected by their key.
+func (v *topicView) ByKey() bool { return v.settings.Keyed }
+
 // companionsOf returns the names of the companions of a topic that exist. For a store that cannot
 // name its topics without counting them, the names come from the counts of all topics.
 func (c *call) companionsOf(topic string) ([]string, error) {
