@@ -15,6 +15,7 @@ import (
 // failedOver takes the lines of a failover.
 func (l *Ledger) failedOver(e *Line) {
 	if !e.Answer {
+		l.endLeases(e.At)
 		l.failing = &call{Line: e, from: l.line}
 		return
 	}

@@ -39,8 +39,8 @@ import (
 // showed when the call took effect. An answer that tells a time narrows the span to it.
 //
 // What concerns more than one ID has rules of its own: settings (topic.go), counts (counts.go),
-// what handlers saw (handlers.go), follow-ups (followups.go), events (told.go) and failovers
-// (failover.go). Occurrences (occurrences.go) judges recurring schedules without a Ledger.
+// what handlers saw (handlers.go), follow-ups (followups.go), events (told.go), bounds (bounds.go)
+// and failovers (failover.go). Occurrences (occurrences.go) judges recurring schedules without a Ledger.
 
 // A Line is one line of the history of a store.
 type Line struct {
@@ -234,6 +234,7 @@ type Ledger struct {
 	handlers   handlerHistory
 	links      links
 	told       eventHistory
+	bounds     map[string]*boundTopic
 	problems   []string
 
 	// Calls acknowledged, deliveries seen, crashes, calls under way at kills and failovers, and IDs
@@ -266,7 +267,7 @@ func New(d Durable) *Ledger {
 	return &Ledger{
 		durable: d, calls: make(map[int64]*call), gaveBack: make(map[int64][]*call), failed: make(map[int64]bool), ids: make(map[name]*track), topics: make(map[string]*topicHistory),
 		leases: make(map[string]span), unnamed: make(map[string]*track), handlers: newHandlerHistory(),
-		links: newLinks(), told: newEventHistory(),
+		links: newLinks(), told: newEventHistory(), bounds: make(map[string]*boundTopic),
 	}
 }
 
@@ -311,6 +312,7 @@ func (l *Ledger) Add(e Line) {
 	case !e.Answer:
 		l.calls[e.N] = &call{Line: &e, from: l.line}
 		l.noteLease(&e)
+		l.noteBounds(&e)
 	default:
 		l.answered(&e)
 	}
@@ -335,6 +337,7 @@ func (l *Ledger) answered(e *Line) {
 		c.answer = e
 		l.done = append(l.done, c)
 		l.handlers.extended(l, c)
+		l.noteLeases(c)
 		if other := c.open(); len(other.Facts) > 0 {
 			l.indefinite = append(l.indefinite, other)
 		}
@@ -551,6 +554,7 @@ func (c *call) changes() bool {
 // callers is kept.
 func (l *Ledger) End(at int64, processes ...int64) {
 	l.Crashes++
+	l.forgetRates(at)
 	for n := range l.calls {
 		if len(processes) == 0 || slices.Contains(processes, ProcessOf(n)) {
 			l.UnderWay++
@@ -581,6 +585,7 @@ func (l *Ledger) end(at int64, processes []int64) {
 // PowerCut notes that all processes are gone, and with them what the store's medium had not synced.
 func (l *Ledger) PowerCut(at int64) {
 	l.Crashes++
+	l.endLeases(at)
 	l.end(at, nil)
 	l.check(true)
 }
@@ -629,6 +634,7 @@ func (l *Ledger) check(power bool) {
 			}
 		}
 	}
+	l.checkBounds()
 	for _, h := range l.topics {
 		h.forget(l.line)
 	}

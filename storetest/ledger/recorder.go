@@ -187,6 +187,9 @@ func messageFact(m *punctual.Message) Fact {
 		return f
 	}
 	f.content(m.Body, m.Headers)
+	if hasKeys(m.Topic) && m.Key != storekit.Stem(m.ID) {
+		f.Broken = fmt.Sprintf("the key %q", m.Key)
+	}
 	return f
 }
 

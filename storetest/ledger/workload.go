@@ -55,7 +55,9 @@ type Workload struct {
 
 	rec *Recorder
 	can storekit.Abilities // of the store
-	ids atomic.Int64       // names of messages
+	// bounded are those of boundTopics that the store has.
+	bounded []string
+	ids     atomic.Int64 // names of messages
 
 	mu        sync.Mutex
 	pool      []known             // guarded by mu: IDs that may be there
@@ -88,6 +90,34 @@ func nextTopic(i int) string   { return hotTopic(i) + "@next" }
 // tellingTopic is the topic that tells of its events.
 const tellingTopic = "telling"
 
+// The topics with bounds. In keyedTopic and orderedTopic the key of a message is the stem of its
+// ID. A message of orderedTopic has an ID of its own, and ends by a settlement.
+const (
+	boundedTopic = "bounded"
+	keyedTopic   = "keyed"
+	orderedTopic = "ordered"
+	keysOfTopic  = 6
+)
+
+func boundTopics() []string { return []string{boundedTopic, keyedTopic, orderedTopic} }
+
+func hasKeys(topic string) bool { return topic == keyedTopic || topic == orderedTopic }
+
+// boundsOf returns the settings of a topic with bounds. The rates are such that claims meet them,
+// and that what is left at the end is delivered within seconds.
+func boundsOf(topic string) punctual.Settings {
+	s := punctual.DefaultSettings()
+	switch topic {
+	case boundedTopic:
+		s.MaxLeases, s.MaxRate = 4, limits.Rate{N: 200, Per: time.Second, Burst: 5}
+	case keyedTopic:
+		s.MaxKeyLeases, s.MaxKeyRate = 2, limits.Rate{N: 50, Per: time.Second, Burst: 3}
+	case orderedTopic:
+		s.InOrder = true
+	}
+	return s
+}
+
 // WorkloadTopics returns all topics of any workload.
 func WorkloadTopics() (all []string) {
 	for i := range hotTopics {
@@ -102,6 +132,7 @@ func WorkloadTopics() (all []string) {
 	for i := range hotTopics {
 		all = append(all, nextTopic(i))
 	}
+	all = append(all, boundTopics()...)
 	return append(all, tellingTopic, storekit.EventTopic(tellingTopic))
 }
 
@@ -121,7 +152,25 @@ func (w *Workload) Begin() *Workload {
 		w.can, _ = a.Abilities(context.Background()) // none where the store cannot be asked
 	}
 	w.tell()
+	w.bound()
 	return w
+}
+
+// bound makes the topics with bounds. Nothing is pushed to those that the store cannot have, or
+// whose Configure failed.
+func (w *Workload) bound() {
+	for _, topic := range boundTopics() {
+		if w.rec.in == nil || !w.can.BoundsLeases || hasKeys(topic) && !w.can.Keys {
+			continue
+		}
+		patch := wholePatch(boundsOf(topic))
+		if hasKeys(topic) {
+			patch.Keyed = new(true)
+		}
+		if _, err := w.rec.Configure(context.Background(), topic, patch); err == nil {
+			w.bounded = append(w.bounded, topic)
+		}
+	}
 }
 
 // tell has the telling topic tell of all endings, for as long as any run lasts. Where this fails
@@ -196,6 +245,9 @@ func (w *Workload) someTopic(r *rand.Rand) string {
 	if w.can.Emit && r.IntN(12) == 0 {
 		return tellingTopic
 	}
+	if len(w.bounded) > 0 && r.IntN(8) == 0 {
+		return w.bounded[r.IntN(len(w.bounded))]
+	}
 	if r.IntN(3) > 0 {
 		return hotTopic(r.IntN(hotTopics))
 	}
@@ -259,12 +311,20 @@ func (w *Workload) message(r *rand.Rand, now int64, large bool) punctual.NewMess
 	default:
 		n.id = w.freshID(r, n.topic)
 	}
+	if n.id == "" && hasKeys(n.topic) {
+		n.id = w.freshID(r, n.topic)
+	}
 	return w.messageOf(r, n, now)
 }
 
 func (w *Workload) freshID(r *rand.Rand, topic string) string {
 	ids := hotIDs
-	if topic[0] == 'r' {
+	switch {
+	case topic == orderedTopic:
+		return fmt.Sprintf("k%d~%x.%x", r.IntN(keysOfTopic), w.Process, w.ids.Add(1))
+	case topic == keyedTopic:
+		return fmt.Sprintf("k%d~%d", r.IntN(keysOfTopic), r.IntN(hotIDs/keysOfTopic))
+	case topic[0] == 'r':
 		ids = rareIDs
 	}
 	return "m" + strconv.Itoa(r.IntN(ids))
@@ -289,6 +349,13 @@ func (w *Workload) messageOf(r *rand.Rand, n name, now int64) punctual.NewMessag
 		m.MaxAttempts = 1 + r.IntN(3)
 	case 1, 2, 3, 4, 5, 6:
 		m.MaxAttempts = 100_000
+	}
+	if hasKeys(n.topic) {
+		m.Key = storekit.Stem(n.id)
+	}
+	if n.topic == orderedTopic {
+		m.IfExists, m.MaxAttempts = punctual.IfExistsFail, 100_000
+		return m
 	}
 	if r.IntN(8) == 0 {
 		m.ExpireAfter = time.Duration(1+r.IntN(80)) * time.Millisecond
@@ -325,7 +392,7 @@ func (w *Workload) PushMany(r *rand.Rand, n int) error {
 	defer end()
 	rs, err := w.rec.Push(ctx, ms)
 	for i := range rs {
-		if rs[i].ID != "" {
+		if rs[i].ID != "" && ms[i].Topic != orderedTopic {
 			w.keep(r, known{name{ms[i].Topic, rs[i].ID}, due(rs[i].Due)})
 		}
 	}
@@ -400,7 +467,7 @@ func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
 		Topics: []string{hotTopic(r.IntN(hotTopics))}, Max: 1 + r.IntN(8), Wait: 5 * time.Millisecond,
 		Lease: time.Duration(20+r.IntN(200)) * time.Millisecond,
 	}
-	switch r.IntN(6) {
+	switch r.IntN(7) {
 	case 0, 1:
 		c.Topics = claimedTopics()
 		r.Shuffle(len(c.Topics), func(i, j int) { c.Topics[i], c.Topics[j] = c.Topics[j], c.Topics[i] })
@@ -414,6 +481,11 @@ func (w *Workload) Claim(_ context.Context, r *rand.Rand) error {
 		c.Wait = 0
 		for range 5 {
 			c.IDs = append(c.IDs, w.freshID(r, c.Topics[0]))
+		}
+	case 5:
+		if len(w.bounded) > 0 {
+			c.Topics = slices.Clone(w.bounded)
+			r.Shuffle(len(c.Topics), func(i, j int) { c.Topics[i], c.Topics[j] = c.Topics[j], c.Topics[i] })
 		}
 	}
 	if w.ClaimTopics > 0 {
@@ -510,9 +582,10 @@ func (w *Workload) settlement(r *rand.Rand, d punctual.Delivery) punctual.Settle
 
 // followUps returns one or two follow-ups that the store reaches: with the ID of the message or
 // another ID of the same stem, in its topic or in the companion, and with storekit.ReachAny also in
-// any topic for pushes. It returns none if the store has no follow-ups, and for an event.
+// any topic for pushes. It returns none if the store has no follow-ups, for an event, and in
+// orderedTopic.
 func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual.NewMessage) {
-	if w.can.Follow == storekit.ReachNone || isEvents(d.Topic) {
+	if w.can.Follow == storekit.ReachNone || isEvents(d.Topic) || d.Topic == orderedTopic {
 		return nil
 	}
 	now := w.rec.now()
@@ -530,7 +603,7 @@ func (w *Workload) followUps(r *rand.Rand, d punctual.Delivery) (then []punctual
 		case 3:
 			if w.can.Follow == storekit.ReachAny {
 				n.topic = w.someTopic(r)
-				if n.id = ""; r.IntN(4) > 0 {
+				if n.id = ""; hasKeys(n.topic) || r.IntN(4) > 0 {
 					n.id = w.freshID(r, n.topic)
 				}
 			}
