@@ -62,23 +62,34 @@ func (l *Ledger) noteBounds(e *Line) {
 			t.set = nil
 		}
 	}
-	if e.Call != CallSettle {
-		return
-	}
 	for _, f := range e.Facts {
-		t := l.bounds[f.Topic]
-		if t == nil {
-			continue
+		for _, g := range f.Then {
+			l.endLease(&g, e)
 		}
-		for _, x := range t.leases {
-			if x.held == (held{name{f.Topic, f.ID}, f.Token}) {
-				x.end = min(x.end, e.At)
-			}
+		t := l.endLease(&f, e)
+		if t == nil || e.Call != CallSettle {
+			continue
 		}
 		if life := t.lives[f.ID]; life != nil && life.ending == 0 && (f.Verb == punctual.SettleAck || f.Verb == punctual.SettleDiscard) {
 			life.ending = l.line
 		}
 	}
+}
+
+// endLease takes an item of a call, and returns its topic if that has bounds. A settlement ends its
+// lease, a message that replaces another one or that is deleted ends every lease of its ID, and a
+// purge may end any.
+func (l *Ledger) endLease(f *Fact, e *Line) *boundTopic {
+	t := l.bounds[f.Topic]
+	if t == nil {
+		return nil
+	}
+	for _, x := range t.leases {
+		if x.held.id == f.ID && (f.Token == x.held.token || f.IfExists == punctual.IfExistsReplace || f.Change == punctual.ChangeDelete) || e.Call == CallPurge || e.Call == CallDelete {
+			x.end = min(x.end, e.At)
+		}
+	}
+	return t
 }
 
 func hasBounds(s *punctual.Settings) bool {

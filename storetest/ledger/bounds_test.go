@@ -91,6 +91,15 @@ func TestLedgerLeavesBoundsAlone(t *testing.T) {
 			s.configure(func(x *punctual.Settings) { x.MaxLeases = 2 })
 			s.claim(s.push(message("b")), 1)
 		},
+		"another message takes the place of the leased one": func(s *script) {
+			s.configure(func(x *punctual.Settings) { x.MaxLeases = 1 })
+			s.claim(s.push(message("a")), 1)
+			anew := message("a")
+			anew.Life, anew.IfExists = "another", punctual.IfExistsReplace
+			n, told := s.beginPush(anew)
+			s.end(CallPush, n, pushAnswer(told, "replaced"))
+			s.claim(s.push(message("b")), 1)
+		},
 		"a power cut": func(s *script) {
 			s.configure(func(x *punctual.Settings) { x.MaxLeases, x.MaxRate = 1, limits.Rate{N: 1, Per: time.Minute, Burst: 1} })
 			s.claim(s.push(message("a")), 1)
