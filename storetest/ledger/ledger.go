@@ -341,7 +341,7 @@ func (l *Ledger) answered(e *Line) {
 		if other := c.open(); len(other.Facts) > 0 {
 			l.indefinite = append(l.indefinite, other)
 		}
-		l.indefinite = append(l.indefinite, l.givenBack(c)...)
+		l.indefinite = append(l.indefinite, l.givenBack(c, false)...)
 	case e.Code == "not_found":
 		c.answer = e
 		l.done = append(l.done, c)
@@ -350,7 +350,7 @@ func (l *Ledger) answered(e *Line) {
 		fallthrough
 	default:
 		ctxEnded := e.Code == storekit.ErrorCode(context.Canceled) || e.Code == storekit.ErrorCode(context.DeadlineExceeded)
-		if given := l.givenBack(c); len(given) > 0 {
+		if given := l.givenBack(c, false); len(given) > 0 {
 			l.indefinite = append(l.indefinite, given...)
 		} else if !e.Definite || c.Call == CallClaim && (l.Lossy || l.GivesBack && ctxEnded) {
 			l.indefinite = append(l.indefinite, c)
@@ -390,9 +390,10 @@ const mostGivenBack = 4
 // one for each time that the claim may have leased messages and given them back, because the leases
 // had run out meanwhile or because a later copy was answered first, but no more than mostGivenBack.
 // The claim may have done so after its answer. The ledger treats each copy as a claim whose answer
-// nobody saw.
-func (l *Ledger) givenBack(c *call) (copies []*call) {
-	if c.Call != CallClaim || l.TellsGivenBack {
+// nobody saw. With TellsGivenBack there are copies only of a claim that was killed, because that one
+// may not have come to tell what it gives back.
+func (l *Ledger) givenBack(c *call, killed bool) (copies []*call) {
+	if c.Call != CallClaim || l.TellsGivenBack != killed {
 		return nil
 	}
 	lease := c.Facts[0].Delay
@@ -515,6 +516,7 @@ func (l *Ledger) ended(process, at int64) {
 		l.done = append(l.done, l.toldGivenBack(c)...)
 		if open {
 			l.done = append(l.done, l.lostInKills(c)...)
+			l.done = append(l.done, l.givenBack(c, true)...)
 		}
 	}
 	l.handlers.ended(process)

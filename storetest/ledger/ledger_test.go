@@ -227,6 +227,16 @@ func (s *script) addTo(l *Ledger) []string {
 
 // soundHistories are histories in which a ledger must find nothing wrong.
 var soundHistories = map[string]func(s *script){
+	"a claim that was killed had leased a message again when the first lease had run out": func(s *script) {
+		s.tells = true
+		m := s.push(message("m"))
+		s.begin(CallClaim, Fact{Delay: scriptLease})
+		s.sleep(2 * scriptLease)
+		s.gone()
+		s.sleep(scriptLease)
+		m.Failures = "1 lease ran out|2 lease ran out"
+		s.claim(m, 3)
+	},
 	"a message is acked": func(s *script) {
 		s.settle(s.claim(s.push(message("m")), 1), punctual.SettleAck, "ok")
 		s.reads(missing("m"))
