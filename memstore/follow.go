@@ -27,7 +27,8 @@ func (s *Store) InPartitions(of func(id string) int) {
 // that must not be delivered and whose time is earlier. A Claim by ID then leases the message or
 // ends it. Encounter returns an error if no claim may encounter the message now, because the topic
 // is paused, or because the message is unknown, dead, leased or not due, or is later than one that
-// is to be delivered and was left out.
+// is to be delivered and was left out. In a topic that has as many leases as it may, one whose lease
+// has run out may come before those that have had none.
 //
 // The other store may have ended messages with the same time as the last one claimed; follow it
 // there, too. After a claim that returned fewer messages than its Max, an ordinary Claim of the
@@ -50,6 +51,11 @@ func (s *Store) Encounter(name, id string) error {
 	if state := m.State(now.ms); state != punctual.StateReady {
 		return fmt.Errorf("it is %s until %v; it is %v now", state, storekit.FromMillis(m.At()), now.time())
 	}
+	for t.lacksRoom(m) { // a claim meets only those whose lease has run out, and may end one of them
+		if first, at := t.next(now); at > now.ms || !s.end(t, first, now) {
+			return fmt.Errorf("the topic has as many leases as it may")
+		}
+	}
 	for first := s.firstBefore(t, m); first != nil; first = s.firstBefore(t, m) {
 		if !s.end(t, first, now) {
 			return fmt.Errorf("%s, whose time came %d ms earlier, was left out", first.id, m.At()-first.At())
@@ -66,7 +72,8 @@ func (s *Store) firstBefore(t *topic, m *message) *message {
 	}
 	first := m
 	for _, o := range t.live {
-		if o.At() < first.At() && (s.partition == nil || s.partition(o.id) == s.partition(m.id)) {
+		passed := o.Token == 0 && m.Token != 0 && t.settings.MaxLeases > 0
+		if o.At() < first.At() && !passed && (s.partition == nil || s.partition(o.id) == s.partition(m.id)) {
 			first = o
 		}
 	}

@@ -214,6 +214,10 @@ func (c *comparison) followClaim(q punctual.Claim, ds []punctual.Delivery) {
 		if n > limit {
 			c.broken(promise.P14, "a claim of at most %d of each topic returned %d of %s", limit, n, topic)
 		}
+		bounded := c.settings(topic).MaxLeases > 0
+		if bounded && c.followEnded(topic) > 0 {
+			continue // what a claim ends may keep its place until it is ended, which may be later
+		}
 		if n < limit && (len(left) > 0 || len(ds) < q.Max) {
 			more, err := c.model.Claim(c.ctx, punctual.Claim{Topics: []string{topic}, Max: 1})
 			if err != nil || len(more) > 0 {
@@ -294,20 +298,25 @@ func (c *comparison) settings(topic string) punctual.Settings {
 	return set
 }
 
-// followEnded ends in the model the messages that the store's claim has ended. The contract leaves
-// open how many a claim ends beside its deliveries.
-func (c *comparison) followEnded(topic string) {
+// followEnded ends in the model the messages that the store's claim has ended, and returns how many
+// it may have ended. The contract leaves open how many a claim ends beside its deliveries.
+func (c *comparison) followEnded(topic string) (n int) {
 	if c.settings(topic).DeliveryPaused {
-		return
+		return 0
 	}
 	ready, err := compare.List(c.ctx, c.model, punctual.ListQuery{Topic: topic, State: punctual.StateReady})
 	if err != nil {
 		c.Fatalf("list of the model: %v", err)
 	}
+	if bound := c.settings(topic).MaxLeases; bound > 0 { // the claim may have ended them before it came to the bound
+		c.boundModel(topic, 1000)
+		defer c.boundModel(topic, bound)
+	}
 	for _, i := range ready {
 		if m, err := c.model.Get(c.ctx, topic, i.ID); err != nil || m.State != punctual.StateReady || !c.mustEnd(i) {
 			continue // it is to be delivered, or was ended before another one
 		}
+		n++
 		now, err := c.inspector.Get(c.ctx, topic, i.ID)
 		if err == nil && now.State == punctual.StateReady {
 			continue
@@ -318,6 +327,13 @@ func (c *comparison) followEnded(topic string) {
 		if ds, err := c.encounter(topic, i.ID, 0); err != nil || len(ds) > 0 {
 			c.broken(promise.P6, "%s/%s was ended by a claim, which it may not: %v", topic, i.ID, err)
 		}
+	}
+	return n
+}
+
+func (c *comparison) boundModel(topic string, leases int) {
+	if _, err := c.model.Configure(c.ctx, topic, punctual.SettingsPatch{MaxLeases: &leases}); err != nil {
+		c.Fatalf("bound of the model: %v", err)
 	}
 }
 
@@ -496,6 +512,9 @@ func (c *comparison) configure(t *rapid.T) {
 	if c.can.Emit {
 		which = append(which, 9, 9)
 	}
+	if c.can.BoundsLeases && c.partitions == 1 {
+		which = append(which, 10, 10)
+	}
 	switch rapid.SampledFrom(which).Draw(t, "setting") {
 	case 0:
 		p.Lease = ptr(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Minute, 0}).Draw(t, "lease"))
@@ -517,6 +536,8 @@ func (c *comparison) configure(t *rapid.T) {
 		p.FinishedRetention = ptr(c.kept(length.Draw(t, "finished retention")))
 	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
 		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(event.All)).Draw(t, "events"))), ptr(limits.MaxFinishedRetention)
+	case 10: // no rate, because of that a directory does not know after a restart when the last lease began
+		p.MaxLeases = ptr(rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "max leases"))
 	}
 	topic := c.topic(t)
 	c.Logf("configure %s: %s", topic, showPatch(p))
