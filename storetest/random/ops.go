@@ -513,7 +513,7 @@ func (c *comparison) configure(t *rapid.T) {
 		which = append(which, 9, 9)
 	}
 	if c.can.BoundsLeases && c.partitions == 1 {
-		which = append(which, 10, 10)
+		which = append(which, 10)
 	}
 	switch rapid.SampledFrom(which).Draw(t, "setting") {
 	case 0:
@@ -537,7 +537,7 @@ func (c *comparison) configure(t *rapid.T) {
 	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
 		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(event.All)).Draw(t, "events"))), ptr(limits.MaxFinishedRetention)
 	case 10: // no rate, because of that a directory does not know after a restart when the last lease began
-		p.MaxLeases = ptr(rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "max leases"))
+		p.MaxLeases = ptr(rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "max leases"))
 	}
 	topic := c.topic(t)
 	c.Logf("configure %s: %s", topic, showPatch(p))
