@@ -41,7 +41,7 @@ build: ## Build one static binary, ./bin/punctual
 demo: ## See orders closed on time, on a store in a temporary folder (20 s)
 	go run ./cmd/punctual demo
 
-deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, pgbouncer, RabbitMQ, MariaDB; Valkey where it is to be had
+deps: ## Install what the tests start (as root by apt-get): Redis, PostgreSQL, pgbouncer, RabbitMQ, MariaDB, Python, Node, TypeScript, Java; Valkey where it is to be had
 	@tools/deps.sh tests
 
 # Half of the time goes into compiling where nothing is compiled yet. So the tests, the programs that they build and the linters have the
@@ -94,6 +94,8 @@ postgres: ## Test the store in PostgreSQL on another version: make postgres BIN=
 	PUNCTUAL_POSTGRES_BIN='$(BIN)' $(GOTEST) $(TESTFLAGS) ./pgstore
 client: ## Have clients in TypeScript and Go generated from /openapi.json, and try them (1 minute; needs npm and a network)
 	PUNCTUAL_TEST_NPM=1 $(LONG) -run '^TestGeneratedClient' ./server
+clients: ## Build the clients of other languages into bin/clients: a wheel for Python, a package for npm
+	@$(MAKE_BIN); tools/clients.sh
 cluster: ## Read the chart, the manifests and the Compose file as Helm, Kubernetes, KEDA and Compose do (needs a network)
 	cd packaging/cluster && go vet ./... && $(TOOL) staticcheck ./... && go test -count=1 -v ./...
 newcomer: ## Do what the README says, command by command, in an empty directory (1 minute)

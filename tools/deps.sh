@@ -2,7 +2,8 @@
 # Installs what tests, benchmarks and browser tests start beside Go: deps.sh [tests] [bench] [browser]. As root on Debian and Ubuntu
 # it installs what is missing by apt-get; otherwise it names what is missing and fails.
 #
-# The tests need Redis of at least 6.2, PostgreSQL of at least 13, pgbouncer, RabbitMQ and MariaDB. For the durability class "replicated" in Redis
+# The tests need Redis of at least 6.2, PostgreSQL of at least 13, pgbouncer, RabbitMQ and MariaDB, and Python 3.9, Node 18 with TypeScript's
+# compiler and Java 17 for the clients in other languages. For the durability class "replicated" in Redis
 # they need a server that has WAITAOF, which Valkey has and not every distribution offers, so that one is optional.
 set -euo pipefail
 
@@ -22,6 +23,10 @@ for what in "$@"; do
 		command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 		[[ -x /usr/sbin/pgbouncer ]] || need pgbouncer pgbouncer
 		compgen -G '/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server' >/dev/null || missing+=(rabbitmq-server)
+		need python3 python3 # the clients in other languages
+		need nodejs node
+		need node-typescript tsc
+		need default-jdk-headless java
 		command -v valkey-server >/dev/null || optional+=(valkey-server)
 		;;
 	bench)
@@ -39,7 +44,7 @@ done
 
 if ((${#missing[@]} + ${#optional[@]})); then
 	if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
-		((${#missing[@]} == 0)) || { echo "these are needed (Redis 6.2, PostgreSQL 13 and MariaDB 10.6 or newer): ${missing[*]}. Install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; }
+		((${#missing[@]} == 0)) || { echo "these are needed (Redis 6.2, PostgreSQL 13, MariaDB 10.6, Python 3.9, Node 18, Java 17 or newer): ${missing[*]}. Install them, on Debian and Ubuntu with: sudo make deps" >&2; exit 1; }
 	else
 		export DEBIAN_FRONTEND=noninteractive
 		apt-get update -q

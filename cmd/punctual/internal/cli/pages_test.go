@@ -60,7 +60,7 @@ func TestQuickStartCommands(t *testing.T) {
 		"attempts used up", "close A-19", "order.close")
 }
 
-// The workers in Python, Node and Java that docs/http-workers.md shows run: the first attempt
+// The workers in Python, TypeScript and Java that docs/http-workers.md shows run: the first attempt
 // fails, the second one is answered, and then the server has the message no more.
 func TestWorkersInDocuments(t *testing.T) {
 	t.Parallel() // it waits for processes
@@ -68,7 +68,13 @@ func TestWorkersInDocuments(t *testing.T) {
 	for language, w := range map[string]struct {
 		program, file string
 		code          int // with which a SIGTERM ends it
-	}{"python": {"python3", "worker.py", 0}, "js": {"node", "worker.mjs", 0}, "java": {"java", "Worker.java", 143}} {
+		topic, done   string
+		install       func(t *testing.T, dir string) // puts the client where the program finds it
+	}{
+		"python": {"python3", "worker.py", 0, "order.close", "order A-17, attempt 2: closed", nil},
+		"js":     {"node", "worker.mjs", 0, "order.close", "order A-17, attempt 2: closed", installTypeScript},
+		"java":   {"java", "Worker.java", 143, "payment.notify", "payment A-17, attempt 2: answered", nil},
+	} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			code := codeOf(page, language)
@@ -76,18 +82,21 @@ func TestWorkersInDocuments(t *testing.T) {
 				t.Fatalf("docs/http-workers.md has %d programs", len(code))
 			}
 			if _, err := exec.LookPath(w.program); err != nil {
-				t.Skipf("NOT TESTED: the worker, because there is no %s here", w.program)
+				t.Fatalf("there is no %s: install it, on Debian and Ubuntu with: sudo make deps", w.program)
 			}
 			dir := t.TempDir()
+			if w.install != nil {
+				w.install(t, dir)
+			}
 			if err := os.WriteFile(filepath.Join(dir, w.file), []byte(code[0]), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			server := newShell(t).start("serve", "--listen", "127.0.0.1:0", "--store", "mem:")
 			url := listening(t, server)
 			cmd := exec.Command(w.program, w.file)
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+url, "PUNCTUAL_TOKEN=")
-			answersAndEnds(t, cmd, w.code)
-			wantAcked(t, url)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PUNCTUAL_SERVER="+url, "PUNCTUAL_TOKEN=", "PYTHONPATH="+absolute(t, clientsDir+"/python"))
+			answersAndEnds(t, cmd, w.code, w.done)
+			wantAcked(t, url+"/v1/topics/"+w.topic+"/messages/A-17")
 			server.signal(syscall.SIGTERM)
 			if code := server.wait(); code != exitOK {
 				t.Errorf("the server: exit %d, %s", code, server.errs.String())
@@ -96,10 +105,33 @@ func TestWorkersInDocuments(t *testing.T) {
 	}
 }
 
+// installTypeScript builds the client in TypeScript as a module for programs in dir.
+func installTypeScript(t *testing.T, dir string) {
+	t.Helper()
+	into := filepath.Join(dir, "node_modules/punctual")
+	buildTypeScript(t, filepath.Join(into, "dist"))
+	text, err := os.ReadFile(clientsDir + "/typescript/package.json")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(into, "package.json"), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // wantAcked fails the test if a server still has the message of the programs.
 func wantAcked(t *testing.T, url string) {
 	t.Helper()
-	answer, err := http.Get(url + "/v1/topics/payment.notify/messages/A-17")
+	answer, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +144,7 @@ func wantAcked(t *testing.T, url string) {
 // answersAndEnds runs a program until its second attempt was answered. It fails the test unless a
 // SIGTERM then ends the program with the exit code. The ack may be under way at that moment, and
 // the program waits for it.
-func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
+func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int, done string) {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -124,7 +156,7 @@ func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
 	}
 	both := &strings.Builder{}
 	buf := make([]byte, 4096)
-	for !strings.Contains(both.String(), "payment A-17, attempt 2: answered") {
+	for !strings.Contains(both.String(), done) {
 		n, err := pipe.Read(buf)
 		both.Write(buf[:n])
 		if err != nil {
@@ -137,26 +169,24 @@ func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int) {
 	rest, err := io.ReadAll(pipe)
 	both.Write(rest)
 	_ = cmd.Wait() // the exit code is looked at below
-	if got := cmd.ProcessState.ExitCode(); got != code || err != nil || !strings.Contains(both.String(), "attempt 1: no answer") || !strings.Contains(both.String(), "attempt 2: answered") {
+	if got := cmd.ProcessState.ExitCode(); got != code || err != nil || !strings.Contains(both.String(), "attempt 1: no answer") || !strings.Contains(both.String(), done) {
 		t.Errorf("exit code %d, %v; printed\n%s", got, err, both)
 	}
 }
 
-// The workers of docs/http-workers.md go on when the answer of a claim or of a renewal is lost,
-// when 3 % of all answers are, and when the server is killed during a claim and started again: each
-// message is handled and acked, and none waits for the end of a lease.
+// The worker in Java of docs/http-workers.md goes on when the answer of a claim or of a renewal is
+// lost, when 3 % of all answers are, and when the server is killed during a claim and started
+// again: each message is handled and acked, and none waits for the end of a lease.
 func TestWorkersOverAKilledServer(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
 	for language, w := range map[string]struct{ program, file, lease, first, slow string }{
-		"python": {"python3", "worker.py", "LEASE = 30", `if message["attempt"] == 1:`, `time.sleep(10 if message["id"] == "slow" else 0)` + "\n    if message[\"id\"] == \"none\":"},
-		"js":     {"node", "worker.mjs", "lease = 30", "if (message.attempt === 1) {", "if (message.id === 'slow') await sleep(10_000)\n  if (message.id === 'none') {"},
-		"java":   {"java", "Worker.java", "LEASE = 30", "if (m.attempt() == 1) {", `if (m.id().equals("slow")) Thread.sleep(10_000);` + "\nif (m.id().equals(\"none\")) {"},
+		"java": {"java", "Worker.java", "LEASE = 30", "if (m.attempt() == 1) {", `if (m.id().equals("slow")) Thread.sleep(10_000);` + "\nif (m.id().equals(\"none\")) {"},
 	} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(w.program); err != nil {
-				t.Skipf("NOT TESTED: the worker over a server that is killed, because there is no %s here", w.program)
+				t.Fatalf("there is no %s: install it, on Debian and Ubuntu with: sudo make deps", w.program)
 			}
 			code := codeOf(page, language)[0]
 			for _, part := range []string{w.lease, w.first} {

@@ -28,7 +28,19 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runAsCommand) != "" {
 		os.Exit(Main())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(typescript.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}))
+}
+
+// typescript is what tsc has made of the client in TypeScript, once for all tests.
+var typescript struct {
+	once sync.Once
+	dir  string
+	err  error
 }
 
 // start is where the rig's clock stands first.
