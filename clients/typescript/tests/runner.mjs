@@ -19,6 +19,7 @@ const once = new Set()
 
 const commands = {
   open ({ options: { urls, record, ...options } }) {
+    if (options.retry_for) options.retry_for *= 1000
     client = new Client(urls, camelKeys(options))
     if (record) recordCalls(client.transport)
   },

@@ -5,10 +5,12 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -121,6 +123,8 @@ type scenarioStep struct {
 	Let      string         `json:"let"`
 	Happened map[string]int `json:"happened"`
 	Server   string         `json:"server"`
+	Token    string         `json:"token"` // the network asks for it
+	File     string         `json:"file"`  // is written into the file $file
 	Push     map[string]any `json:"push"`
 	Settings map[string]any `json:"settings"`
 	Cancel   []string       `json:"cancel"`
@@ -154,7 +158,7 @@ type faultyNetwork struct {
 	faults   []*fault
 	happened map[string]int
 	held     map[string]chan struct{} // closed by let
-	over     bool
+	token    string                   // requests without it are refused; empty for any
 	// random, if not nil, says what becomes of a request that no fault is about: as fault.Do.
 	random func() string
 }
@@ -164,9 +168,6 @@ func newFaultyNetwork(t *testing.T) *faultyNetwork {
 	p.forget()
 	p.front = httptest.NewServer(p)
 	t.Cleanup(func() {
-		p.mu.Lock()
-		p.over = true
-		p.mu.Unlock()
 		p.forget()
 		p.front.CloseClientConnections()
 		p.front.Close()
@@ -181,7 +182,7 @@ func (p *faultyNetwork) forget() {
 	for _, c := range p.held {
 		close(c)
 	}
-	p.faults, p.happened, p.held = nil, make(map[string]int), make(map[string]chan struct{})
+	p.token, p.faults, p.happened, p.held = "", nil, make(map[string]int), make(map[string]chan struct{})
 }
 
 func (p *faultyNetwork) lead(url string) {
@@ -252,6 +253,15 @@ func (p *faultyNetwork) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	p.mu.Lock()
 	to, err := url.Parse(p.url)
+	token := p.token
+	if token != "" && r.Header.Get("Authorization") != "Bearer "+token {
+		p.happened["refused token"]++
+		p.mu.Unlock()
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"status":401,"code":"unauthenticated","detail":"another token","definite":true}`) // the client may have gone
+		return
+	}
 	p.mu.Unlock()
 	if err != nil {
 		p.t.Error(err)
@@ -290,7 +300,9 @@ type clientRun struct {
 	url     string
 	network *faultyNetwork
 	command []string
-	topic   string // in place of $t in steps
+	topic   string            // in place of $t in steps
+	places  *strings.Replacer // in place of $net, $tls, $ca, $socket and $file
+	file    string
 
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -315,6 +327,34 @@ type said struct {
 func newClientRun(t *testing.T, command []string) *clientRun {
 	c := &clientRun{t: t, shell: newShell(t), network: newFaultyNetwork(t), command: command}
 	c.serve()
+	dir, err := os.MkdirTemp("", "p") // the path of a socket has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	c.file = filepath.Join(dir, "token")
+	secure := httptest.NewTLSServer(c.network)
+	socket := httptest.NewUnstartedServer(c.network)
+	for _, s := range []*httptest.Server{secure, socket} {
+		t.Cleanup(func() {
+			s.CloseClientConnections()
+			s.Close()
+		})
+	}
+	socket.Listener.Close()
+	if socket.Listener, err = net.Listen("unix", filepath.Join(dir, "s")); err != nil {
+		t.Fatal(err)
+	}
+	socket.Start()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	if err := os.WriteFile(filepath.Join(dir, "ca"), ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.places = strings.NewReplacer("$net", c.network.front.URL, "$tls", secure.URL, "$ca", filepath.Join(dir, "ca"), "$socket", "unix:"+filepath.Join(dir, "s"), "$file", c.file)
 	return c
 }
 
@@ -403,7 +443,7 @@ func (c *clientRun) tell(command map[string]any) chan said {
 	c.mu.Unlock()
 	text, err := json.Marshal(command)
 	if err == nil {
-		_, err = c.in.Write(append([]byte(strings.ReplaceAll(string(text), "$t", c.topic)), '\n'))
+		_, err = c.in.Write(append([]byte(strings.ReplaceAll(c.places.Replace(string(text)), "$t", c.topic)), '\n'))
 	}
 	if err != nil {
 		c.t.Fatalf("%v; the runner's standard error: %s", err, c.errs.String())
@@ -561,6 +601,14 @@ func (c *clientRun) step(s *scenarioStep) {
 	case s.Happened != nil:
 		for name, n := range s.Happened {
 			c.until(fmt.Sprintf("fault %s %d times", name, n), func() bool { return c.network.count(name) >= n })
+		}
+	case s.Token != "":
+		c.network.mu.Lock()
+		c.network.token = s.Token
+		c.network.mu.Unlock()
+	case s.File != "":
+		if err := os.WriteFile(c.file, []byte(s.File+"\n"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	case s.Server == "kill":
 		c.kill()
