@@ -354,6 +354,7 @@ class _Lane:
             h.returned = True
             self.unsettled += 1
             self.settlements.append((h, item))
+            self.changed.notify_all()
             if self.settlers >= 2:
                 return
             self.settlers += 1

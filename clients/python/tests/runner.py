@@ -43,6 +43,10 @@ class Runner:
         self.gates, self.once = {}, set()
 
     def open(self, record=False, **options):
+        self.loop = None
+        if options.pop("async", False):  # calls and the worker are those of asyncio
+            self.loop = asyncio.new_event_loop()
+            threading.Thread(target=self.loop.run_forever, daemon=True).start()
         self.client = punctual.Client(options.pop("urls"), **options)
         if record:
             self.record(self.client.transport)
@@ -75,10 +79,19 @@ class Runner:
         for t in topics:
             t = dict(t)
             self.worker.handle(t.pop("topic"), self.coroutine if t.pop("async", False) else self.handle, **t)
-        self.worker.start()
+        if self.loop is None:
+            self.worker.start()
+        else:
+            self.wait(self.worker.__aenter__())
 
     def stop(self, **options):
-        self.worker.stop(**options)
+        if self.loop is None:
+            self.worker.stop(**options)
+        else:
+            self.wait(self.worker.__aexit__())
+
+    def wait(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def gate(self, *ids):
         for id in ids:
@@ -139,10 +152,17 @@ class Runner:
         return punctual.Follow(*then) if then else None
 
     def call(self, method, args, options):
+        if self.loop is not None:
+            return self.wait(self.call_async(method, args, options))
         result = getattr(self.client, method)(*args, **options)
         if hasattr(result, "__next__"):
             result = list(result)
         return result
+
+    async def call_async(self, method, args, options):
+        client = punctual.AsyncClient(self.client)
+        result = getattr(client, method)(*args, **options)
+        return [item async for item in result] if hasattr(result, "__anext__") else await result
 
     def push_many(self, *messages):
         return self.client.push_many(punctual.message(**m) for m in messages)

@@ -18,7 +18,7 @@ const gates = new Set()
 const once = new Set()
 
 const commands = {
-  open ({ options: { urls, record, ...options } }) {
+  open ({ options: { urls, record, async: _, ...options } }) {
     if (options.retry_for) options.retry_for *= 1000
     client = new Client(urls, camelKeys(options))
     if (record) recordCalls(client.transport)
