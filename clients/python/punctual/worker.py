@@ -210,10 +210,7 @@ class _Lane:
 
     def may_start(self, h: _Held) -> bool:
         """Makes sure that the lease still holds, and tells the observer that the handler begins. Otherwise it gives the message back."""
-        if self.worker.stopping.is_set():
-            self.settle(h, settlement(h.message, "release"))
-            return False
-        if self.doubtful(h):
+        if not self.worker.stopping.is_set() and self.doubtful(h):
             sent, error = monotonic(), None
             try:
                 extension = settlement(h.message, "extend", delay=h.length)
@@ -229,6 +226,9 @@ class _Lane:
                 else:
                     self.settle(h, settlement(h.message, "release"))
                 return False
+        if self.worker.stopping.is_set():
+            self.settle(h, settlement(h.message, "release"))
+            return False
         with self.lock:
             if h.message.reason is not None or h.lost:
                 self.held.remove(h)

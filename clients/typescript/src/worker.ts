@@ -220,10 +220,7 @@ class Lane {
 
   /** Makes sure that the lease still holds. Otherwise it gives the message back. */
   private async mayStart (h: Held): Promise<boolean> {
-    if (this.stopping.aborted) {
-      void this.settle(h, settlement(h.message, 'release'))
-      return false
-    }
+    if (this.stopping.aborted) return this.giveBack(h)
     const sent = local()
     let error: unknown
     try {
@@ -233,10 +230,16 @@ class Lane {
       error = e
     }
     if (!error) this.prolong(h, sent)
+    if (!error && this.stopping.aborted) return this.giveBack(h)
     if (!error && !this.doubtful(h)) return !h.lost
     this.tell({ event: 'lost', topic: this.topic, message: h.message, error: error ?? new PunctualError('lease_lost', 'the lease was renewed, and the answer came too late') })
-    if (isCode(error, 'lease_lost')) this.drop(h)
-    else void this.settle(h, settlement(h.message, 'release'))
+    if (!isCode(error, 'lease_lost')) return this.giveBack(h)
+    this.drop(h)
+    return false
+  }
+
+  private giveBack (h: Held): false {
+    void this.settle(h, settlement(h.message, 'release'))
     return false
   }
 

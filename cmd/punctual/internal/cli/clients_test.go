@@ -61,14 +61,15 @@ func buildTypeScript(t *testing.T, dir string) {
 			typescript.err = fmt.Errorf("tsc: %w: %s", err, out)
 		}
 	})
-	if typescript.err == nil {
-		typescript.err = os.CopyFS(dir, os.DirFS(typescript.dir))
+	err := typescript.err
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(typescript.dir))
 	}
-	if typescript.err == nil {
-		typescript.err = os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600)
 	}
-	if typescript.err != nil {
-		t.Fatal(typescript.err)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
