@@ -18,6 +18,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	redisrig "github.com/punctualmq/punctual/internal/rigs/redis"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/redisstore/internal/record"
 	"github.com/punctualmq/punctual/storekit"
 	"github.com/punctualmq/punctual/worker"
@@ -80,6 +81,12 @@ func (b *bench) counters() map[string]float64 {
 			}
 			out["scripts"] += calls
 			out["script-us"] += usec
+		case strings.HasPrefix(name, "cmdstat_") && name != "cmdstat_info":
+			calls := 0.0
+			if _, err := fmt.Sscanf(value, "calls=%f,", &calls); err != nil {
+				b.Fatal(err)
+			}
+			out["commands"] += calls
 		}
 	}
 	return out
@@ -117,12 +124,18 @@ func (b *bench) end(n int) {
 }
 
 // fill pushes n messages that are due at a time.
-func (b *bench) fill(n int, due time.Time) {
+func (b *bench) fill(n int, due time.Time) { b.fillKeys(n, due, 0) }
+
+// fillKeys is fill with messages of so many keys.
+func (b *bench) fillKeys(n int, due time.Time, keys int) {
 	b.Helper()
 	for left := n; left > 0; left -= 1000 {
 		ms := benchMessages(min(left, 1000))
 		for i := range ms {
 			ms[i].Delay, ms[i].Due = 0, due
+			if keys > 0 {
+				ms[i].Key = fmt.Sprint("customer-", (left-i)%keys)
+			}
 		}
 		if _, err := b.store.Push(context.Background(), ms); err != nil {
 			b.Fatal(err)
@@ -227,17 +240,24 @@ func BenchmarkRawPush(b *testing.B) {
 }
 
 // BenchmarkDrain claims and acks in batches, through the Store.
-func BenchmarkDrain(b *testing.B) { benchDrain(b, 0) }
+func BenchmarkDrain(b *testing.B) { benchDrain(b, 0, 0) }
 
 // BenchmarkDrainWithFinished is the same in a topic that keeps finished records.
-func BenchmarkDrainWithFinished(b *testing.B) { benchDrain(b, time.Hour) }
+func BenchmarkDrainWithFinished(b *testing.B) { benchDrain(b, time.Hour, 0) }
 
-func benchDrain(b *testing.B, retention time.Duration) {
+// BenchmarkDrainWithKeys is the same in a topic with 200 keys, each of which has one lease at a time.
+func BenchmarkDrainWithKeys(b *testing.B) { benchDrain(b, 0, 200) }
+
+func benchDrain(b *testing.B, retention time.Duration, keys int) {
 	for _, size := range []int{64, 500} {
 		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
 			bb := newBench(b)
+			if keys > 0 {
+				_, err := bb.store.Configure(context.Background(), "orders", punctual.SettingsPatch{Keyed: new(true), MaxKeyLeases: new(1)})
+				bb.must(err)
+			}
 			keepFinished(b, bb.store, retention)
-			bb.fill(b.N, time.Unix(1, 0))
+			bb.fillKeys(b.N, time.Unix(1, 0), keys)
 			bb.begin()
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -357,6 +377,77 @@ func BenchmarkWorkerDrain(b *testing.B) {
 				bb.must(w.Stop(context.Background()))
 			}
 			bb.end(b.N)
+		})
+	}
+}
+
+// BenchmarkKeys pushes, claims and acks messages, 64 in a call, in a topic without keys and in topics
+// with 200 of them, or with one for each message. It reports what the server does in the scripts for
+// a message, in µs and in commands, for each of the three calls.
+func BenchmarkKeys(b *testing.B) {
+	const size = 64
+	one, inOrder, fast := 1, true, limits.Rate{N: 1_000_000, Per: time.Second, Burst: 1000}
+	for _, shape := range []struct {
+		name string
+		keys int
+		set  punctual.SettingsPatch
+	}{
+		{"none", 0, punctual.SettingsPatch{}},
+		{"200", 200, punctual.SettingsPatch{Keyed: new(true)}},
+		{"200/leases=1", 200, punctual.SettingsPatch{Keyed: new(true), MaxKeyLeases: &one}},
+		{"200/in-order", 200, punctual.SettingsPatch{Keyed: new(true), InOrder: &inOrder}},
+		{"200/rate", 200, punctual.SettingsPatch{Keyed: new(true), MaxKeyRate: &fast}},
+		{"each/leases=1", 1 << 30, punctual.SettingsPatch{Keyed: new(true), MaxKeyLeases: &one}},
+		{"in-a-keyed-topic-without-one", 0, punctual.SettingsPatch{Keyed: new(true)}},
+	} {
+		b.Run(shape.name, func(b *testing.B) {
+			bb := newBench(b)
+			_, err := bb.store.Configure(context.Background(), "orders", shape.set)
+			bb.must(err)
+			took := map[string]float64{}
+			measured := func(name string, do func()) {
+				before := bb.counters()
+				do()
+				after := bb.counters()
+				for _, what := range []string{"script-us", "cpu", "commands"} {
+					took[name+" "+what] += after[what] - before[what]
+				}
+			}
+			bb.begin()
+			measured("push", func() {
+				for n := 0; n < b.N; n += size {
+					ms := benchMessages(min(size, b.N-n))
+					for i := range ms {
+						ms[i].Delay, ms[i].Due = 0, time.UnixMilli(int64(1+n+i))
+						if shape.keys > 0 {
+							ms[i].Key = fmt.Sprint("customer-", (n+i)%shape.keys)
+						}
+					}
+					_, err := bb.store.Push(context.Background(), ms)
+					bb.must(err)
+				}
+			})
+			for left := b.N; left > 0; {
+				var ds []punctual.Delivery
+				measured("claim", func() {
+					var err error
+					ds, err = bb.store.Claim(context.Background(), punctual.Claim{Topics: []string{"orders"}, Max: size})
+					bb.must(err)
+				})
+				if len(ds) == 0 {
+					b.Fatalf("claims found nothing while %d messages are left", left)
+				}
+				measured("ack", func() { settled(b, bb.store, acks(ds)) })
+				left -= len(ds)
+			}
+			b.StopTimer()
+			for _, call := range []string{"push", "claim", "ack"} {
+				for _, what := range []string{"script-us", "commands"} {
+					b.ReportMetric(took[call+" "+what]/float64(b.N), call+"-"+what)
+				}
+			}
+			b.ReportMetric((took["claim script-us"]+took["ack script-us"])/float64(b.N), "drain-script-us")
+			b.ReportMetric((took["claim cpu"]+took["ack cpu"])/float64(b.N), "drain-cpu-us")
 		})
 	}
 }

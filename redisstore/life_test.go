@@ -64,6 +64,23 @@ var lives = []struct {
 		"16 messages, on general paths", make([]string, 16), 0, true,
 		"evalsha 3, hdel 2, hlen 6, hmget 14, hset 6, publish 1, zadd 2, zcard 15, zmscore 1, zrange 4, zrangebyscore 1, zrem 3, zremrangebyrank 1",
 	},
+	{
+		// Each key that has no further message costs a search, so that the next one can be its head.
+		"16 messages of four keys", sixteen(4), 0, false,
+		"evalsha 3, hdel 3, hlen 9, hmget 20, hset 11, publish 1, zadd 5, zcard 14, zmscore 2, zrange 10, zrangebylex 12, zrangebyscore 2, zrem 7",
+	},
+	{
+		"16 messages of 16 keys", sixteen(16), 0, false,
+		"evalsha 3, hdel 3, hlen 9, hmget 17, hset 11, publish 1, zadd 5, zcard 14, zmscore 2, zrange 10, zrangebylex 32, zrangebyscore 2, zrem 7",
+	},
+}
+
+// sixteen returns 16 IDs with so many stems.
+func sixteen(stems int) (ids []string) {
+	for i := range 16 {
+		ids = append(ids, fmt.Sprintf("k%d~%d", i%stems, i))
+	}
+	return ids
 }
 
 // A life of a message costs exactly the commands that lives names.
@@ -74,6 +91,12 @@ func TestCommandsOfALife(t *testing.T) {
 		// A claim of this millisecond does not sweep.
 		clock := storekit.NewManualClock(time.UnixMilli(1_800_000_000_007))
 		s := openStore(t, connect(t, server), &Options{Prefix: fresh(), clock: clock, general: func() bool { return life.general }, checkEvery: time.Hour})
+		keyed := strings.Contains(life.ids[0], "~") // the stems are keys
+		if keyed {
+			if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{Keyed: &keyed}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		push(t, s, punctual.NewMessage{ID: "before", Delay: time.Hour}) // makes the topic
 		if life.window > 0 {
 			if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{DedupeWindow: &life.window}); err != nil {
@@ -84,6 +107,9 @@ func TestCommandsOfALife(t *testing.T) {
 			ms := make([]punctual.NewMessage, len(life.ids))
 			for i, id := range life.ids {
 				ms[i] = punctual.NewMessage{Topic: "orders", ID: id, Body: []byte("a body")}
+				if keyed {
+					ms[i].Key = storekit.Stem(id)
+				}
 			}
 			push(t, s, ms...)
 			ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: len(ms)})

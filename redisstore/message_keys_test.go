@@ -30,7 +30,7 @@ func TestKeyWithoutHead(t *testing.T) {
 	for name, damage := range map[string]func(names []string) [][]string{
 		"in q": func(names []string) [][]string { return [][]string{{"ZREM", names[0], "a~1"}, {"HDEL", names[2], "a"}} },
 		"of another": func(names []string) [][]string {
-			return [][]string{{"ZREM", names[0], "a~1"}, {"ZADD", names[0], "1", "a~2"}, {"HSET", names[2], "a", strings.Repeat("\x00", 24) + "a~2"}}
+			return [][]string{{"ZREM", names[0], "a~1"}, {"ZADD", names[0], "1", "a~2"}, {"HSET", names[2], "a", strings.Repeat("\x00", 28) + "\x13\x00" + strings.Repeat("\x00", 16) + "a~2"}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,11 +96,11 @@ const (
 
 // The scripts. They never change while a program runs.
 var (
-	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "prelude", "keyed", "intake", "push").awaiting(always)
-	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "claim_fast", "settings", "finished_records", "prelude", "keyed", "claim")
-	ClaimIDs     = compose("claim", Recorded, "start", "events", "call", "large_sets", "settings", "finished_records", "prelude", "keyed", "claim")
-	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "settle_fast", "settings", "prelude", "keyed", "large_sets", "intake", "follow", "settle")
-	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "prelude", "keyed", "amend").awaiting(always)
+	Push         = compose("push", Recorded, "start", "events", "call", "large_sets", "push_fast", "settings", "finished_records", "keyed", "prelude", "intake", "push").awaiting(always)
+	Claim        = compose("claim", Recorded, "start", "claim_empty", "events", "call", "large_sets", "keyed", "claim_fast", "settings", "finished_records", "prelude", "claim")
+	ClaimIDs     = compose("claim", Recorded, "start", "events", "call", "large_sets", "settings", "finished_records", "keyed", "prelude", "claim")
+	Settle       = compose("settle", Recorded, "start", "follow_topics", "events", "call", "finished_records", "keyed", "settle_fast", "settings", "prelude", "large_sets", "intake", "follow", "settle")
+	Amend        = compose("amend", Recorded, "start", "events", "call", "kept", "settings", "finished_records", "keyed", "prelude", "amend").awaiting(always)
 	Get          = reader("get", "get")
 	Finished     = reader("finished", "finished")
 	ListFinished = reader("list finished", "list_finished")
@@ -115,7 +115,7 @@ var (
 	Purge        = change("purge", "rank", "select", "purge")
 	Delete       = change("delete", "delete")
 	Store        = compose("store", Once, "store").awaiting(storeWrites)
-	Step         = compose("step", Harmless, "start", "settings", "finished_records", "prelude", "keyed", "rank", "step")
+	Step         = compose("step", Harmless, "start", "settings", "finished_records", "keyed", "prelude", "rank", "step")
 	Forget       = compose("forget", Once, "forget")
 	Refuse       = compose("refuse", Harmless, "start", "refuse")
 	Registry     = compose("registry", Harmless, "registry").awaiting(func(args []any) bool { return args[4] != "list" && args[4] != "since" })
@@ -126,12 +126,12 @@ var (
 // reader makes a script that changes no message and no setting. List and Stats write nevertheless:
 // they add leases that have run out to the set x (lapsed in lua/prelude.lua).
 func reader(name string, of ...string) *Script {
-	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "prelude", "keyed"}, of...)...)
+	return compose(name, Reading, append([]string{"start", "settings", "finished_records", "keyed", "prelude"}, of...)...)
 }
 
 // change makes a Recorded script that awaits replicas.
 func change(name string, of ...string) *Script {
-	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "finished_records", "prelude", "keyed"}, of...)...).awaiting(always)
+	return compose(name, Recorded, append([]string{"start", "call", "kept", "settings", "finished_records", "keyed", "prelude"}, of...)...).awaiting(always)
 }
 
 //go:embed lua/*.lua

@@ -15,6 +15,7 @@ local out = reply(NEVER)
 local ids = {}
 for i = 3, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local known = states(ids)
+if keyed.own then keyed.own.read(ids) end
 local keeps = cfg.finished_retention > 0 or events
 local needed = {} -- IDs whose states must be complete: of messages that are rescheduled, and with keeps of those that may finish
 for i = 3, #ARGV, 2 do

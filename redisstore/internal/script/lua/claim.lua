@@ -21,9 +21,9 @@ local most, length, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV
 -- asked is nil unless this is a claim by ID: the IDs; at, where among them each of ids is; and
 -- read, how many of ids were read.
 local asked = ARGV[7] and {at = {}, read = 0, unpack(ARGV, 7)}
--- from_t has the messages taken from t, of a claim by ID or in a topic with keys; and moves, as
--- {id, st}, those that are leased in a topic with keys, of which turns has the turns.
-keyed.from_t, keyed.moves, keyed.turns = {}, {}, {}
+-- from_t has the messages taken from t, of a claim by ID or in a topic with keys; turns has the
+-- turns of those that are leased in a topic with keys.
+keyed.from_t, keyed.turns = {}, {}
 
 -- give_back releases messages whose leases have run out before any caller got them, so that the
 -- attempt does not count. Those that were cancelled under the lease end.
@@ -94,10 +94,11 @@ local function answer_again()
       return before(a, b)
     end)
   end
-  local bodies, records, held, turns = {}, {}, {}, kept.turns and {}
+  local bodies, records, held, turns = {}, {}, {}, keyed.own and {}
+  if turns then keyed.own.read(still) end
   for i, id in ipairs(still) do
     bodies[i], records[i] = messages[id], encode_state(known[id])
-    if turns then turns[i] = kept.turns[id] or '' end
+    if turns then turns[i] = keyed.own.turn_of_lease(id) end
     if kept.till <= now and ceil(call('ZSCORE', L, id)) <= now then
       held[id] = known[id]
       held[id].created = held[id].created or created_of(messages[id])
@@ -153,7 +154,7 @@ end
 if not cfg.version or cfg.delivery_paused then return nothing(NEVER) end
 if length == 0 then length = cfg.lease end
 if keyed.own and keyed.own.walking then
-  keyed.own.walk()
+  keyed.own.walk(states)
 elseif keyed.own and (now % 256 == 0 or ARGV[6] == '1') then
   keyed.own.heal()
 end
@@ -177,9 +178,7 @@ local function more_due(count)
     end
   end
   due_t, due_l = due_t + (i - 1) / 2, due_l + (j - 1) / 2
-  for n = last - count + 1, keyed.own and #ids or 0 do -- q has turns
-    if times[n] then times[n] = tonumber(call('ZSCORE', T, ids[n]) or corrupt('message ' .. ids[n] .. ' is not in ' .. T)) end
-  end
+  if keyed.own then keyed.own.dues(ids, times, last - count + 1) end
 end
 if asked then -- ids are those of the IDs asked for whose messages are ready
   local t, l = call('ZMSCORE', T, unpack(asked)), call('ZMSCORE', L, unpack(asked))
@@ -243,10 +242,8 @@ local function decide(place, id, raw, st, turn)
   st.created = st.created or created_of(raw)
   if from_l[place] and ends then freed = freed + 1 end
   if keyed.own then
-    st.turn = turn ~= '' and turn or nil
-    local following = keyed.own.take(id, ends)
-    local due = following and tonumber(call('ZSCORE', T, following) or nil)
-    if due and not asked and keyed.own.turn(following, due) then ids[#ids + 1], times[#ids + 1] = following, due end
+    local following, due = keyed.own.take(id, ends, turn)
+    if following and not asked then ids[#ids + 1], times[#ids + 1] = following, due end
   end
   if ends then
     ended[#ended + 1] = {id = id, st = st, reason = ends}
@@ -254,7 +251,7 @@ local function decide(place, id, raw, st, turn)
   end
   st.attempt, st.token, st.began, st.since = st.attempt + 1, token, now, now
   if not from_l[place] then freed = freed - 1 end
-  if keyed.own then keyed.turns[leased + 1], keyed.moves[#keyed.moves + 1] = turn == '' and '' or int(turn), {id = id, st = st} end
+  if keyed.own then keyed.turns[leased + 1] = turn == '' and '' or int(turn) end
   lease(id, raw, encode_state(st))
 end
 
@@ -314,10 +311,6 @@ else
   if #ids_from_l > 0 then call('ZREMRANGEBYRANK', L, 0, #ids_from_l - 1) end
 end
 if #ids_from_l > 0 and lapsed_count > 0 then call('ZREM', X, unpack(ids_from_l)) end
-if keyed.own then
-  keyed.own.reset()
-  for _, x in ipairs(keyed.moves) do keyed.own.move(x.id, x.st) end
-end
 for _, e in ipairs(ended) do
   if e.reason == 'finish' then finish(e.id, nil, e.st, e.st.cancel and CANCELLED or DROPPED) else die(e.id, e.st, nil, e.reason) end
 end
@@ -339,10 +332,6 @@ if keyed.own then
 end
 settle_clock()
 local record = {ids = cmsgpack.pack(leased_ids), token = token, at = now, till = now + length, shift = shift, given = 1}
-if keyed.own then
-  record.turns = {}
-  for i, id in ipairs(leased_ids) do record.turns[id] = keyed.turns[i] end
-end
 if asked then record.read = asked.read == #ids and #asked or asked.at[asked.read] end
 if leased > 0 then conclude(record, true) else keep(record, false) end
 return reply(record.read or next_claim_time(), now, now + length, leased > 0 and token or 0, leased_ids, bodies, shown, keyed.own and keyed.turns or nil)

@@ -8,9 +8,9 @@
 -- retention or a duplicate window, it is also true in one ms of 16, and when the caller asks for
 -- it.
 local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0' or g[10]) and (now % 16 == 0 or ARGV[6] == '1')
-local fast = flags == 0 and g[4] and g[6] == '0' and not keyed.names and not tidy
+local fast = flags == 0 and g[4] and g[6] == '0' and not tidy
 local next_leased
-if fast then
+if fast and not keyed.names then
   local next_due = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
   next_leased = call('ZRANGE', L, 0, 0, 'WITHSCORES')[2]
   next_due, next_leased = next_due and tonumber(next_due) or NEVER, next_leased and ceil(next_leased) or NEVER

@@ -45,8 +45,9 @@ do -- so that its local variables do not count in claim.lua, because a script ma
   end
 
   -- plain_messages reads messages until they have as many bytes as the claim may return. It returns
-  -- them and their IDs, or nil if a compact lease does not do for one of them.
-  local function plain_messages(ids)
+  -- them and their IDs, or nil if a compact lease does not do for one of them. take, unless nil, is
+  -- called with each message, and may add IDs; it returns false if the fast path does not do.
+  local function plain_messages(ids, take)
     local out, byte, n = {}, string.byte, #ids
     local first, last, bytes, enough = 1, 1, 0, tonumber(ARGV[5])
     while first <= n and bytes < enough do
@@ -56,7 +57,9 @@ do -- so that its local variables do not count in claim.lua, because a script ma
         if not raw or not is_plain(byte(raw)) or #raw < MESSAGE_BYTES or #raw > USUAL_BYTES then return nil end
         out[first + i - 1] = raw
         bytes = bytes + #raw
+        if take and not take(ids, first + i - 1, raw) then return nil end
       end
+      n = #ids
       first, last = last + 1, math.min(last + AT_ONCE, n)
     end
     if #out < n then ids = {unpack(ids, 1, #out)} end
@@ -68,25 +71,57 @@ do -- so that its local variables do not count in claim.lua, because a script ma
     return out, ids
   end
 
+  -- leases_of_keys returns take of plain_messages in a topic with keys, and the turns, which take
+  -- fills in.
+  local function leases_of_keys(own)
+    local turns, most = {}, tonumber(ARGV[3])
+    return turns, function(ids, n, raw)
+      local id = ids[n]
+      local _, _, due = unpack_from('<Bdd', raw)
+      local turn = own.turn(id, due)
+      if not turn then return false end
+      turns[n] = turn == '' and '' or int(turn)
+      local following = own.take(id, false, turn)
+      if following and #ids < most then ids[#ids + 1] = following end
+      return true
+    end
+  end
+
+  local own
+  if fast and not kept and keyed.names then
+    own = keyed.new(keyed.names, T, G)
+    next_leased = own.walking and now or ceil(call('ZRANGE', L, 0, 0, 'WITHSCORES')[2] or NEVER)
+  end
   if fast and not kept and next_leased > now then
     local length = tonumber(ARGV[4])
     if length == 0 then length = whole(g[4], 'lease') end
     local token, till, score, lengths = compact_lease(length)
-    local ids = token and call('ZRANGEBYSCORE', T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
-    local messages
-    if ids then messages, ids = plain_messages(ids) end
+    local ids = token and call('ZRANGEBYSCORE', own and keyed.names[1] or T, '-inf', now_text, 'LIMIT', 0, ARGV[3])
+    local messages, turns, take
+    if own and ids then
+      if #ids == 0 then return {now, micros, tonumber(g[1]), math.min(own.next_due(L), next_leased), 0, 0, 0, {}, {}, {}} end
+      own.read(ids)
+      turns, take = leases_of_keys(own)
+    end
+    if ids then messages, ids = plain_messages(ids, take) end
     if messages then
       local leases, text = {}, string.format('%.17g', score)
       for i = 1, #ids do leases[2 * i - 1], leases[2 * i] = text, ids[i] end
       local held = next_leased < NEVER and call('ZCARD', L) or 0
-      call('ZREMRANGEBYRANK', T, 0, #ids - 1)
+      if own then call('ZREM', T, unpack(ids)) else call('ZREMRANGEBYRANK', T, 0, #ids - 1) end
       if large.becomes(held, #ids) then large.add(L, leases) else call('ZADD', L, unpack(leases)) end
       if lengths then call('HSET', G, 'lengths', lengths) end
       call('HSET', G, 'token', int(token), 'clock', now_text)
       g[2] = now_text
+      if own then
+        -- Other processes have heard of the messages that this claim found, and not of those whose
+        -- turn has come by it.
+        local _, soonest = own.arrange()
+        if #ids == tonumber(ARGV[3]) and soonest <= now + NEAR then publish(soonest) end
+      end
       conclude({score = text, token = token, at = now, till = till, shift = shift, given = 1}, true)
-      local next_due = call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
-      return {now, micros, tonumber(g[1]), math.min(next_due and tonumber(next_due) or NEVER, next_leased, till), now, till, token, ids, messages, {}}
+      local next_due = call('ZRANGE', own and keyed.names[1] or T, 0, 0, 'WITHSCORES')[2]
+      return {now, micros, tonumber(g[1]), math.min(next_due and tonumber(next_due) or NEVER, next_leased, till), now, till, token, ids, messages, {}, turns}
     end
   end
 end

@@ -44,7 +44,7 @@ if keyed.names then
   local old, pieces = keyed.own, 4
   keyed.own = keyed.new(keyed.names, T, G)
   if old.bounds ~= keyed.own.bounds then keyed.own.begin_walk(old.in_order ~= keyed.own.in_order) end
-  while pieces > 0 and keyed.own.walking and keyed.own.walk() do pieces = pieces - 1 end
+  while pieces > 0 and keyed.own.walking and keyed.own.walk(states) do pieces = pieces - 1 end
 end
 -- A slower rate may have left the gate farther ahead than the new one can bring it.
 local rate = call('HMGET', G, 'rate_interval', 'rate_at_once', 'gate')

@@ -170,9 +170,11 @@ do
       if #replaced > 0 then call('HDEL', p.s, unpack(replaced)) end
       if #forgotten > 0 then call('ZREM', p.f, unpack(forgotten)) end
       if p.keyed then
-        local again = {}
-        for _, id in ipairs(replaced) do again[id] = true end
-        for n = 1, size, 2 do p.keyed.add(records[n], key_of[n], tonumber(times[n]), again[records[n]]) end
+        local some = {}
+        for _, key in pairs(key_of) do some[#some + 1] = key end
+        p.keyed.forget(replaced)
+        p.keyed.expect(some)
+        for n = 1, size, 2 do p.keyed.add(records[n], key_of[n], tonumber(times[n])) end
       end
       if next(own_states) then
         local all = p.has_states and {} or {TABLE_FIELD, TABLE_VALUE}

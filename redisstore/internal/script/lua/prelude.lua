@@ -18,6 +18,8 @@ if events then
   call('HLEN', events.m)
 end
 
+if keyed.names then keyed.own = keyed.new(keyed.names, T, G) end
+
 -- raise_token makes all further tokens of this partition greater than above.
 local function raise_token(above)
   if above > cfg.token then cfg.token = above - above % TOKEN_STEP + TOKEN_STEP + cfg.token % TOKEN_STEP end

@@ -59,6 +59,7 @@ end
 local token, known = {}, {}
 local remember = {} -- of messages with a remember: for how long their ID is remembered
 local scores = call('ZMSCORE', L, unpack(ids))
+if keyed.own then keyed.own.read(ids) end
 local stateless = {} -- IDs of messages without a stored state whose state is needed
 local may_end = {} -- IDs of messages with a stored state that may need the time of creation, see complete
 do

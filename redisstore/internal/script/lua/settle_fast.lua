@@ -58,7 +58,7 @@ local function finished_of_acks(ids, scores)
   return out
 end
 
-if only_acks and flags == 0 and g[6] ~= '2' and not keyed.names and not (events and events.tells(events.own, events.ACKED)) and g[4] and g[9] and g[10] ~= '0' then
+if only_acks and flags == 0 and g[6] ~= '2' and not (events and events.tells(events.own, events.ACKED)) and g[4] and g[9] and g[10] ~= '0' then
   local ids, scores = compact_acks()
   local keeps = g[10] -- start.lua has made sure that then H and U are given
   local finished = ids and keeps and finished_of_acks(ids, scores)
@@ -70,8 +70,20 @@ if only_acks and flags == 0 and g[6] ~= '2' and not keyed.names and not (events 
       call('HLEN', H)
       call('ZCARD', U)
     end
+    local own = keyed.names and keyed.new(keyed.names, T, G)
+    local was = own and own.next_due(L)
     local removed = call('HDEL', M, unpack(ids))
     call('ZREM', L, unpack(ids))
+    local notified = NEVER
+    if own then
+      own.forget(ids)
+      own.arrange()
+      local next = own.next_due(L)
+      if next < was and next <= now + NEAR then
+        notified = next
+        publish(next)
+      end
+    end
     if over then
       local till, times = int(now + window), {}
       for i = 1, #ids do times[2 * i - 1], times[2 * i] = till, ids[i] end
@@ -83,7 +95,7 @@ if only_acks and flags == 0 and g[6] ~= '2' and not keyed.names and not (events 
       sweep_finished()
     end
     write_clock()
-    local out = {now, micros, tonumber(g[1]), NEVER}
+    local out = {now, micros, tonumber(g[1]), notified}
     if removed < #ids then -- an ID was named twice, and its second ack finds no lease
       local seen = {}
       for i = 1, #ids do

@@ -171,7 +171,7 @@ local function move_waiting(moving)
   make_room()
   if #all == 0 then
     -- Turns come from the time before the step, too.
-    local left = keyed.own and keyed.own.walking and keyed.own.walk()
+    local left = keyed.own and keyed.own.walking and keyed.own.walk(states)
     if not left then call('HDEL', G, 'moving') end
     notify(NEVER)
     return left
