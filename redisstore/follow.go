@@ -33,14 +33,15 @@ func (s *Store) Reaches(ctx context.Context, topic, id string, m *punctual.NewMe
 	return call(ctx, s, "reaches", "from "+topic, cmp.Or(storekit.CheckTopic(topic), storekit.CheckID(id)), func() (bool, error) {
 		from, _ := storekit.Companion(topic)
 		to, _ := storekit.Companion(m.Topic)
-		if from != to || m.ID == "" || storekit.Stem(m.ID) == storekit.Stem(id) {
+		as := cmp.Or(m.ID, m.Key) // in a topic of several partitions an ID that is made up begins with the key
+		if from != to || as == "" || storekit.Stem(as) == storekit.Stem(id) {
 			return from == to, nil
 		}
 		l, err := s.topics.Get(ctx, topic)
 		if err != nil {
 			return false, err
 		}
-		return keys.Home(m.ID, l.Size()) == keys.Home(id, l.Size()), nil
+		return l.Size() == 1 || keys.Home(as, l.Size()) == keys.Home(id, l.Size()), nil
 	})
 }
 
@@ -164,12 +165,18 @@ func (f *following) reach(i int, l *topics.Layout) ([]string, error) {
 				m.Topic, family, punctual.ErrUnsupported))
 		}
 		ids[n] = m.ID
-		switch {
-		case m.ID == "":
+		if m.ID == "" {
 			ids[n] = f.drawID(i, n, home, l.Size())
-		case sure && keys.Home(m.ID, l.Size()) != home:
+		}
+		if l.Size() > 1 {
+			var err error
+			if ids[n], err = stemmed(m, ids[n]); err != nil {
+				return nil, storekit.FollowUpError(n, err)
+			}
+		}
+		if sure && keys.Home(ids[n], l.Size()) != home {
 			return nil, storekit.FollowUpError(n, fmt.Errorf("%s is in another partition than %s: begin its ID with %s~ to have both in one: %w",
-				m.ID, x.ID, storekit.Stem(x.ID), punctual.ErrUnsupported))
+				ids[n], x.ID, storekit.Stem(x.ID), punctual.ErrUnsupported))
 		}
 	}
 	return ids, nil

@@ -55,6 +55,10 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 	j := routing{
 		s: s, items: make([]item, len(ms)), create: true, id: func(i int) string { return p.results[i].ID }, pack: p.pack, ask: p.ask,
 		conditional: func(i int) bool { return !ms[i].IfDue.IsZero() }, keyed: func(i int) bool { return ms[i].Key != "" },
+		divided: func(i int) bool {
+			p.results[i].ID, p.results[i].Err = stemmed(&ms[i], p.results[i].ID)
+			return p.results[i].Err == nil
+		},
 		absent: func(i int) { p.results[i].Err = storekit.ChangedError(ms[i].Topic, ms[i].ID, time.Time{}) },
 		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
 	}
@@ -106,7 +110,7 @@ func (s *Store) check(ctx context.Context, m *punctual.NewMessage, checks *keyCh
 // keyChecks has, by topic, what refuses a message with a key in the calls of one method.
 type keyChecks map[string]func(m *punctual.NewMessage) error
 
-// check refuses a message with a key if its topic has no keys or several partitions.
+// check refuses a message with a key if its topic has no keys.
 func (k *keyChecks) check(ctx context.Context, s *Store, m *punctual.NewMessage) error {
 	if m.Key == "" {
 		return nil
@@ -138,8 +142,6 @@ func (s *Store) keyCheck(ctx context.Context, topic string) (refuse func(m *punc
 		}
 		set := l.Settings()
 		switch {
-		case l.Exists() && set.Partitions > 1, !l.Exists() && s.opt.Partitions > 1:
-			refuse = storekit.CheckNoKey
 		case l.Exists():
 			refuse = func(m *punctual.NewMessage) error { return storekit.CheckKeyed(m, &set) }
 		default:
@@ -150,6 +152,22 @@ func (s *Store) keyCheck(ctx context.Context, topic string) (refuse func(m *punc
 		}
 	}
 	return refuse, nil
+}
+
+// stemmed returns the ID of a new message in a topic of several partitions. If the message has a key,
+// its ID begins with the key and "~", so that all messages of a key are in one partition. An ID that
+// was given and has another stem is an ErrInvalid.
+func stemmed(m *punctual.NewMessage, id string) (string, error) {
+	switch made := m.Key + "~" + id; {
+	case m.Key == "" || storekit.Stem(id) == m.Key:
+		return id, nil
+	case m.ID != "":
+		return id, storekit.Invalidf("message %s with the key %q: the topic has several partitions, so begin the ID with the key, as in %s~1, or have it made up", id, m.Key, m.Key)
+	case len(made) > limits.MaxIDBytes:
+		return id, storekit.Invalidf("message with a key of %d bytes: the topic has several partitions, and an ID that begins with the key would have %d bytes: use a shorter key, or give the ID", len(m.Key), len(made))
+	default:
+		return made, nil
+	}
 }
 
 // ask pushes some messages to a partition.

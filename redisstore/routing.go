@@ -33,8 +33,11 @@ type routing struct {
 	refuse func(i int, err error)
 	// conditional reports whether an item has an effect only if its message exists already. Such an
 	// item makes no topic; where there is no topic, absent answers it. keyed reports whether a
-	// topic that an item makes has keys. All three are needed with create alone.
+	// topic that an item makes has keys. divided is called for the items of a topic of several
+	// partitions, may change the ID, and reports false for a message that it has refused. All four are
+	// needed with create alone.
 	conditional func(i int) bool
+	divided     func(i int) bool
 	absent      func(i int)
 	keyed       func(i int) bool
 
@@ -179,6 +182,10 @@ func (j *routing) plan() *route.Chunks[*topics.Layout] {
 		if st := &j.items[i]; !st.done {
 			if l == nil || st.topic != topic {
 				l, topic = j.layouts[st.topic], st.topic
+			}
+			if j.create && l.Size() > 1 && !j.divided(i) {
+				st.done = true
+				continue
 			}
 			g.Add(wait.Part{Topic: topic, Number: keys.Home(j.id(i), l.Size())}, i, st.bytes).Note = l
 		}

@@ -241,11 +241,11 @@ func (s *Store) StepClock(ctx context.Context) (storekit.ClockState, error) {
 func (s *Store) Durability() punctual.Durability { return s.health.Durability() }
 
 // Abilities returns what the store can do: the follow-ups of a settlement reach its topic and the
-// other topics of that family, in the partition of its message, topics tell of their events, and
-// a topic of one partition can bound its leases and have messages with keys.
+// other topics of that family, in the partition of its message, topics tell of their events, can
+// bound their leases and have messages with keys.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
-		return storekit.Abilities{Follow: storekit.ReachFamily, Emit: true, BoundsLeases: s.opt.Partitions == 1, Keys: s.opt.Partitions == 1}, nil
+		return storekit.Abilities{Follow: storekit.ReachFamily, Emit: true, BoundsLeases: true, Keys: true}, nil
 	})
 }
 

@@ -67,7 +67,7 @@ func (a CanSet) lack(row *settings.Setting, s *punctual.Settings) string {
 	case row.Needs == settings.EventMessages && !a.Emits && !row.IsDefault(s):
 		return "this store tells of no events"
 	case row.Needs == settings.BoundedLeases && !a.BoundsLeases && !row.IsDefault(s):
-		return "this store cannot bound how many messages are leased, or not in a topic of several partitions"
+		return "this store cannot bound how many messages are leased"
 	case row.Needs == settings.KeyedTopics && !a.Keys && !row.IsDefault(s):
 		return "this store has no messages with keys"
 	}

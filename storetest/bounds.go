@@ -43,6 +43,7 @@ func boundCases() []testCase {
 		{"a rate that changes", p11, rateChanges},
 		{"a rate beside so many at once", p3, rateBeside},
 		{"a rate finer than the clock", p3, rateFine},
+		{"in several partitions", p3, boundDivided},
 		{"beside a pause", p3, boundPaused},
 		{"beside a deletion of the topic", p1, boundDeleted},
 		{"beside follow-ups", p3, boundFollow},
@@ -58,7 +59,9 @@ func (s *harness) bounded(leases int, r limits.Rate) {
 	if !s.abilities().BoundsLeases {
 		s.Skipf("skipped: the store cannot bound leases (storekit.Abilities.BoundsLeases)")
 	}
-	s.configure(orders, punctual.SettingsPatch{MaxLeases: &leases, MaxRate: &r})
+	p := punctual.SettingsPatch{MaxLeases: &leases, MaxRate: &r}
+	s.undivided(&p)
+	s.configure(orders, p)
 }
 
 // ready pushes n messages that are ready: a, b, c and so on.
@@ -103,6 +106,57 @@ func boundAtOnce(s *harness) {
 	s.ack(s.gets(1, "after an ack")[0])
 	s.gets(1, "after another ack")
 	s.gets(0, "with 2 leased again")
+}
+
+// boundDivided: the partitions of a topic have shares, which are as much as the bound of the topic.
+func boundDivided(s *harness) {
+	if !s.abilities().BoundsLeases {
+		s.Skipf("skipped: the store cannot bound leases (storekit.Abilities.BoundsLeases)")
+	}
+	s.divide(orders, 4)
+	before := s.settings(orders)
+	for what, p := range map[string]punctual.SettingsPatch{
+		"fewer leases than partitions":        {MaxLeases: ptr(3)},
+		"a burst of fewer than there are":     {MaxRate: &limits.Rate{N: 100, Per: time.Second, Burst: 3}},
+		"a rate whose tenth is less than all": {MaxRate: &limits.Rate{N: 30, Per: time.Second}},
+	} {
+		_, err := s.inspector().Configure(s.ctx, orders, p)
+		s.wantErr(err, punctual.ErrInvalid, "%s in a topic of four", what)
+	}
+	s.wantSettings(orders, before)
+	s.configure(orders, punctual.SettingsPatch{MaxLeases: ptr(6)})
+	var ms []punctual.NewMessage
+	for i := range 200 { // so many that each partition has some
+		ms = append(ms, order(fmt.Sprint("m", i), 0))
+	}
+	s.pushAll(ms...)
+	all := func(when string, want int) (ds []punctual.Delivery) {
+		s.Helper()
+		for {
+			some := s.take(orders, 100)
+			if ds = append(ds, some...); len(some) == 0 {
+				break
+			}
+		}
+		if len(ds) != want {
+			s.fail("%s, claims got %d messages; want %d", when, len(ds), want)
+		}
+		return ds
+	}
+	for _, d := range all("at a bound of 6", 6) {
+		s.ack(d)
+	}
+	for _, d := range all("after six acks", 6) {
+		s.ack(d)
+	}
+	s.configure(orders, punctual.SettingsPatch{MaxLeases: ptr(0), MaxRate: &limits.Rate{N: 8, Per: 8 * time.Second, Burst: 6}})
+	all("at a rate with a burst of 6", 6)
+	s.advance(4*time.Second - time.Millisecond)
+	all("just before 4 s are over", 0)
+	s.advance(time.Millisecond)
+	all("4 s later, with a lease in 4 s for each partition", 4)
+	s.advance(8 * time.Second)
+	all("8 s later, when each has its share of the burst again", 6)
 }
 
 // leaseEnds are the ways to end the lease of a message so that its place is free, by name. They
@@ -533,6 +587,9 @@ func boundDeleted(s *harness) {
 	if _, err := s.inspector().DeleteTopic(s.ctx, orders); err != nil {
 		s.fail("DeleteTopic: %v", err)
 	}
+	var p punctual.SettingsPatch
+	s.undivided(&p)
+	s.configure(orders, p)
 	s.ready(3)
 	ds := s.gets(3, "in a new topic without bounds")
 	s.bounded(4, limits.Rate{})

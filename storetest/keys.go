@@ -63,6 +63,7 @@ func keyCases() []testCase {
 		{"kept over a restart", p3, keyReopen},
 		{"behind a step of the clock", p8, keyStep},
 		{"a turn behind a step of the clock", p8, keyTurnStep},
+		{"in several partitions", p3, keyDivided},
 		{"together", p3, keyTogether},
 		{"at random", p12, keyRandom},
 	}
@@ -76,7 +77,16 @@ func (s *harness) keyed(p punctual.SettingsPatch) {
 		s.Skipf("skipped: the store has no messages with keys (storekit.Abilities.Keys)")
 	}
 	p.Keyed = ptr(true)
+	s.undivided(&p)
 	s.configure(orders, p)
+}
+
+// undivided has a topic that is made with p be of one partition, because what comes first of several
+// keys, and what a bound of the topic lets begin, is so within a partition.
+func (s *harness) undivided(p *punctual.SettingsPatch) {
+	if s.opener.partition != nil {
+		p.Partitions = ptr(1)
+	}
 }
 
 // oneAtATime are the settings with which one message of each key is leased at a time.
@@ -906,6 +916,65 @@ func keyTurnStep(s *harness) {
 	})
 	s.wantWaiting()
 	s.wantClaim("behind a step of the clock", "a~2")
+}
+
+// keyDivided: in a topic of several partitions all messages of a key are in one, because their IDs
+// begin with the key; so the bounds of keys hold there as in any topic.
+func keyDivided(s *harness) {
+	if !s.abilities().Keys {
+		s.Skipf("skipped: the store has no messages with keys (storekit.Abilities.Keys)")
+	}
+	_, err := s.inspector().Configure(s.ctx, orders, punctual.SettingsPatch{Partitions: ptr(4), Keyed: ptr(true), MaxKeyLeases: ptr(1)})
+	if errors.Is(err, punctual.ErrUnsupported) {
+		s.Skipf("skipped: the store keeps each topic in one partition")
+	} else if err != nil {
+		s.fail("Configure of a topic with keys and 4 partitions: %v", err)
+	}
+	wrong := ofKey("b~1", 0)
+	wrong.Key = "a"
+	s.refused(wrong, punctual.ErrInvalid, "an ID that does not begin with the key, in a topic of several partitions")
+	long := punctual.NewMessage{Topic: orders, Key: strings.Repeat("k", limits.MaxKeyBytes)}
+	s.refused(long, punctual.ErrInvalid, "a key with which a made-up ID would be too long")
+	const keys, each = 12, 3
+	for i := range keys * each {
+		m := ofKey(fmt.Sprintf("k%d~%d", i%keys, i), 0)
+		if i >= keys {
+			m.ID = ""
+		}
+		if r := s.try(m); r.Err != nil || storekit.Stem(r.ID) != m.Key {
+			s.fail("a push of the key %s got the ID %s, %v; want one that begins with the key", m.Key, r.ID, r.Err)
+		}
+		s.advance(time.Millisecond)
+	}
+	for range each {
+		got := map[string]punctual.Delivery{}
+		for {
+			ds := s.claim(punctual.Claim{Topics: []string{orders}, Max: 100})
+			if len(ds) == 0 {
+				break
+			}
+			for _, d := range ds {
+				if _, again := got[d.Key]; again {
+					s.fail("two messages of the key %s are leased at once", d.Key)
+				}
+				got[d.Key] = d
+			}
+		}
+		if len(got) != keys {
+			s.fail("claims got messages of %d keys; want %d", len(got), keys)
+		}
+		if s.reach() != storekit.ReachNone { // a follow-up of the same key is at home beside its message
+			s.follow(got["k0"], punctual.SettleAck, punctual.NewMessage{Topic: orders, Key: "k0", Delay: time.Hour})
+			delete(got, "k0")
+		}
+		for _, d := range got {
+			s.ack(d)
+		}
+	}
+	if st, err := s.inspector().Stats(s.ctx, orders); err != nil || st.Ready != 0 || st.Waiting != 0 || st.Leased != 0 {
+		s.fail("behind all of them stats are %+v, %v", st, err)
+	}
+	s.checkSound()
 }
 
 // keyTogether: pushes, claims and settlements of many goroutines at once keep the bounds of every

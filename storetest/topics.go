@@ -93,7 +93,7 @@ func everySetting(s *harness) punctual.SettingsPatch {
 		case *punctual.Events:
 			*x = punctual.EventDead | punctual.EventPushed
 		case *limits.Rate:
-			*x = limits.Rate{N: 7, Per: 90 * time.Second, Burst: 3}
+			*x = limits.Rate{N: 7, Per: 90 * time.Second, Burst: 5}
 		case *punctual.Backoff:
 			*x = punctual.Backoff{Base: 1500 * time.Microsecond, Max: 90 * time.Minute, Jitter: 0.375}
 		default:

@@ -85,9 +85,6 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 	if set.Emit != 0 || slices.Contains(l.fields, any(EmitField)) {
 		next.fields = append(next.fields, EmitField, int(set.Emit), "emit_keep", storekit.CeilDuration(set.EmitKeep))
 	}
-	if bounded(set) {
-		next.fields = append(next.fields, "max_leases", set.MaxLeases, "rate_interval", set.MaxRate.Interval(), "rate_at_once", set.MaxRate.AtOnce())
-	}
 	if set.Keyed {
 		bound := set.MaxKeyLeases
 		if set.InOrder {
@@ -113,6 +110,32 @@ func pushField(set punctual.Settings) int {
 
 // bounded reports whether a topic bounds its leases.
 func bounded(set punctual.Settings) bool { return set.MaxLeases > 0 || set.MaxRate != (limits.Rate{}) }
+
+// checkShares returns an ErrInvalid if a bound of a topic is too small for each partition to have a
+// share of it.
+func checkShares(set *punctual.Settings) error {
+	n := int64(set.Partitions)
+	switch {
+	case n == 1:
+		return nil
+	case set.MaxLeases > 0 && int64(set.MaxLeases) < n:
+		return storekit.Invalidf("max leases %d: each of the %d partitions of the topic has its share of them: use %d or more", set.MaxLeases, n, n)
+	case set.MaxRate != limits.Rate{} && set.MaxRate.AtOnce() < n:
+		return storekit.Invalidf("max rate %s begins at most %d leases at once: each of the %d partitions of the topic has its share of them: use a burst of %d or more", set.MaxRate, set.MaxRate.AtOnce(), n, n)
+	}
+	return nil
+}
+
+// shares returns the fields of the hash g for what partition number has of the bounds of the topic.
+// The shares of all partitions are as much as the bounds.
+func (l *Layout) shares(number int) []any {
+	set, n := &l.settings, int64(l.Size())
+	if !bounded(*set) {
+		return nil
+	}
+	share := func(of int64) int64 { return (of + n - 1 - int64(number)) / n }
+	return []any{"max_leases", share(int64(set.MaxLeases)), "rate_interval", set.MaxRate.Interval() * n, "rate_at_once", share(set.MaxRate.AtOnce())}
+}
 
 // deliveryField returns the field delivery_paused of the hash g: 1 if the delivery is paused, else
 // 2 if the topic bounds its leases, so that a script that reads 0 need not look for bounds.

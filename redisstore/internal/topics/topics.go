@@ -23,6 +23,7 @@
 package topics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,7 +221,7 @@ func (r *Registry) store(ctx context.Context, sc *script.Script, p keys.Partitio
 	if p.Number == 0 {
 		args[7] = strings.Join(l.Companions(""), " ")
 	}
-	args = append(args, l.fields...)
+	args = append(append(args, l.fields...), l.shares(p.Number)...)
 	if l.settings.Emit != 0 {
 		args = append(args, "event_home", keys.HomeStem(p.Number, l.Size()))
 	}
@@ -332,14 +333,11 @@ func (r *Registry) Configure(ctx context.Context, topic string, patch punctual.S
 			}
 			was.Keyed, was.Partitions = of.settings.Keyed, of.settings.Partitions
 		}
-		can := storekit.AllAbilities()
-		can.BoundsLeases = was.Partitions == 1 && patch.Partitions == nil || patch.Partitions != nil && *patch.Partitions == 1
-		can.Keys = can.BoundsLeases
-		set, err := storekit.ApplySettings(was, patch, can)
+		set, err := storekit.ApplySettings(was, patch, storekit.AllAbilities())
 		if err != nil {
 			return punctual.Settings{}, err
 		}
-		if err := storekit.CheckKeyedChange(topic, had, &set); err != nil {
+		if err := cmp.Or(storekit.CheckKeyedChange(topic, had, &set), checkShares(&set)); err != nil {
 			return punctual.Settings{}, err
 		}
 		made := false
