@@ -245,7 +245,8 @@ func BenchmarkDrain(b *testing.B) { benchDrain(b, 0, 0) }
 // BenchmarkDrainWithFinished is the same in a topic that keeps finished records.
 func BenchmarkDrainWithFinished(b *testing.B) { benchDrain(b, time.Hour, 0) }
 
-// BenchmarkDrainWithKeys is the same in a topic with 200 keys, each of which has one lease at a time.
+// BenchmarkDrainWithKeys is the same in a topic with 200 keys, each of which has one lease at a
+// time.
 func BenchmarkDrainWithKeys(b *testing.B) { benchDrain(b, 0, 200) }
 
 func benchDrain(b *testing.B, retention time.Duration, keys int) {
@@ -381,9 +382,9 @@ func BenchmarkWorkerDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkKeys pushes, claims and acks messages, 64 in a call, in a topic without keys and in topics
-// with 200 of them, or with one for each message. It reports what the server does in the scripts for
-// a message, in µs and in commands, for each of the three calls.
+// BenchmarkKeys pushes, claims and acks messages, 64 in a call, in a topic without keys and in
+// topics with 200 of them, or with one for each message. It reports what the server does in the
+// scripts for a message, in µs and in commands, for each of the three calls.
 func BenchmarkKeys(b *testing.B) {
 	const size = 64
 	one, inOrder, fast := 1, true, limits.Rate{N: 1_000_000, Per: time.Second, Burst: 1000}

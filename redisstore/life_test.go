@@ -65,7 +65,7 @@ var lives = []struct {
 		"evalsha 3, hdel 2, hlen 6, hmget 14, hset 6, publish 1, zadd 2, zcard 15, zmscore 1, zrange 4, zrangebyscore 1, zrem 3, zremrangebyrank 1",
 	},
 	{
-		// Each key that has no further message costs a search, so that the next one can be its head.
+		// Each key of which no further message is known costs a search.
 		"16 messages of four keys", sixteen(4), 0, false,
 		"evalsha 3, hdel 3, hlen 9, hmget 20, hset 11, publish 1, zadd 5, zcard 14, zmscore 2, zrange 10, zrangebylex 12, zrangebyscore 2, zrem 7",
 	},

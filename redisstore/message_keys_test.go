@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +56,175 @@ func TestKeyWithoutHead(t *testing.T) {
 			}
 			wantSound(t, s)
 		})
+	}
+}
+
+// P1: Check finds that a key of Redis was lost, claims make it anew and say so in the server's log,
+// and every message comes as if it had been there.
+func TestLostKeyOfRedis(t *testing.T) {
+	for i, name := range []string{"q", "w", "k"} {
+		t.Run(name, func(t *testing.T) {
+			s, clock := openStill(t, Options{})
+			keyedOrders(t, s)
+			var ms []punctual.NewMessage
+			for n := range 150 { // more than a piece of the repair
+				id := fmt.Sprintf("k%d~%d", n, n)
+				ms = append(ms, ofKey(id), ofKey(id+"b"), punctual.NewMessage{ID: fmt.Sprint("plain", n), Due: time.Unix(1, 0)})
+			}
+			push(t, s, ms...)
+			leased := map[string]bool{} // keys
+			if name != "q" {            // which is missed when nothing is leased
+				leased[claimOne(t, s, 0).Key] = true
+			}
+			lost := s.names.Partition("orders", 0).Keyed()[i]
+			if do(t, shared, "DEL", lost) != "1" {
+				t.Fatal("this test shows nothing: there was no such key")
+			}
+			if r, err := s.Check(t.Context(), nil); err != nil || len(r.Problems) == 0 {
+				t.Errorf("P1: Check = %q, %v; want that %s was lost", r.Problems, err, lost)
+			}
+			plain := 0
+			for range 50 {
+				clock.Advance(256*time.Millisecond - time.Duration(clock.Now().UnixMilli()%256)*time.Millisecond) // then claims tidy
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100, Lease: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range ds {
+					if d.Key == "" {
+						plain++
+					} else if leased[d.Key] {
+						t.Errorf("P3: two messages of the key %s are leased at once", d.Key)
+					} else {
+						leased[d.Key] = true
+					}
+				}
+			}
+			if plain != 150 || len(leased) != 150 {
+				t.Errorf("P1: claims got %d messages without a key, and one of %d keys; want 150 and 150", plain, len(leased))
+			}
+			wantSound(t, s)
+			log, err := os.ReadFile(filepath.Join(shared.Dir, "redis.log"))
+			if err != nil || !strings.Contains(string(log), lost) {
+				t.Errorf("P13: the server's log does not name %s, %v", lost, err)
+			}
+		})
+	}
+}
+
+// P1, P3: a server that loses its scripts, and then everything, in the midst of work with keys.
+func TestFlushWithKeys(t *testing.T) {
+	server := redisrig.Start(t)
+	s := openStore(t, connect(t, server), nil)
+	keyedOrders(t, s)
+	push(t, s, ofKey("a~1"), ofKey("a~2"))
+	d := claimOne(t, s, time.Hour)
+	do(t, server, "SCRIPT", "FLUSH")
+	if ds, err := s.Claim(t.Context(), orders(0)); err != nil || len(ds) > 0 {
+		t.Errorf("P3: behind SCRIPT FLUSH, with one of the key leased, a claim got %v, %v", ds, err)
+	}
+	do(t, server, "SCRIPT", "FLUSH")
+	ack(t, s, d)
+	d = claimOne(t, s, time.Hour)
+	do(t, server, "FLUSHALL")
+	if errs, err := s.Settle(t.Context(), acks([]punctual.Delivery{d})); err == nil && errs[0] == nil {
+		t.Error("P4: behind FLUSHALL an ack of a lease from before was taken")
+	}
+	s = openStore(t, connect(t, server), nil) // the one before has learned that its store is gone
+	push(t, s, punctual.NewMessage{ID: "a~3", Key: "a"})
+	if set, err := s.Settings(t.Context(), "orders"); err != nil || !set.Keyed {
+		t.Errorf("the topic that came into being anew has the settings %+v, %v; want keys", set, err)
+	}
+	if d := claimOne(t, s, 0); d.ID != "a~3" {
+		t.Errorf("P1: a claim got %s; want a~3", d.ID)
+	}
+	wantSound(t, s)
+}
+
+// P1, P3: the primary dies in the midst of promotions, again and again, and a replica that has any
+// part of what was done takes over. No key is left without a head, and none has more leases than it
+// may.
+func TestSlowKeysThroughFailovers(t *testing.T) {
+	const keys, each = 20, 150
+	for round := range 3 {
+		primary := redisrig.Start(t)
+		replica := redisrig.StartReplica(t, primary)
+		s := openStore(t, connect(t, primary), &Options{slack: time.Minute})
+		keyedOrders(t, s)
+		var ms []punctual.NewMessage
+		for n := range keys * each {
+			ms = append(ms, ofKey(fmt.Sprintf("k%d~%d", n%keys, n)))
+		}
+		push(t, s, ms...)
+		awaitReplica(t, primary)
+		done, working := make(chan int), make(chan struct{}, 1<<16)
+		go func() {
+			n := 0
+			defer func() { done <- n }()
+			for {
+				ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 7, Lease: time.Hour})
+				if err == nil && len(ds) > 0 {
+					_, err = s.Settle(t.Context(), acks(ds))
+				}
+				if err != nil || len(ds) == 0 {
+					return
+				}
+				n += len(ds)
+				working <- struct{}{}
+			}
+		}()
+		for range 5 + 20*round {
+			<-working
+		}
+		if err := primary.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-done; n == keys*each {
+			t.Fatal("this test shows nothing: everything was acked before the primary died")
+		}
+		do(t, replica, "REPLICAOF", "NO", "ONE")
+		after := openStore(t, connect(t, replica), nil)
+		wantSound(t, after)
+		// What was claimed and not acked keeps its lease, so its keys wait; all else comes.
+		st, err := after.Stats(t.Context(), "orders")
+		if err != nil || st.Leased > 7 || st.Ready+st.Leased == 0 {
+			t.Fatalf("round %d: behind the failover stats are %+v, %v", round, st, err)
+		}
+		held := map[string]bool{}
+		infos, err := after.List(t.Context(), punctual.ListQuery{Topic: "orders", State: punctual.StateLeased, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range infos.Messages {
+			held[i.Key] = true
+		}
+		for {
+			ds, err := after.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 100, Lease: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(ds) == 0 {
+				break
+			}
+			seen := map[string]bool{}
+			for _, d := range ds {
+				if seen[d.Key] || held[d.Key] {
+					t.Fatalf("P3: round %d: a claim got two of the key %s, or one that had a lease", round, d.Key)
+				}
+				seen[d.Key] = true
+			}
+			settled(t, after, acks(ds))
+		}
+		left, err := after.List(t.Context(), punctual.ListQuery{Topic: "orders", State: punctual.StateReady, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range left.Messages {
+			if !held[i.Key] {
+				t.Fatalf("P1: round %d: %s never comes: no message of its key is leased", round, i.ID)
+			}
+		}
+		wantSound(t, after)
 	}
 }
 

@@ -154,9 +154,9 @@ func (s *Store) keyCheck(ctx context.Context, topic string) (refuse func(m *punc
 	return refuse, nil
 }
 
-// stemmed returns the ID of a new message in a topic of several partitions. If the message has a key,
-// its ID begins with the key and "~", so that all messages of a key are in one partition. An ID that
-// was given and has another stem is an ErrInvalid.
+// stemmed returns the ID of a new message in a topic of several partitions. If the message has a
+// key, its ID begins with the key and "~", so that all messages of a key are in one partition. An
+// ID that was given and has another stem is an ErrInvalid.
 func stemmed(m *punctual.NewMessage, id string) (string, error) {
 	switch made := m.Key + "~" + id; {
 	case m.Key == "" || storekit.Stem(id) == m.Key:

@@ -34,8 +34,8 @@ type routing struct {
 	// conditional reports whether an item has an effect only if its message exists already. Such an
 	// item makes no topic; where there is no topic, absent answers it. keyed reports whether a
 	// topic that an item makes has keys. divided is called for the items of a topic of several
-	// partitions, may change the ID, and reports false for a message that it has refused. All four are
-	// needed with create alone.
+	// partitions, may change the ID, and reports false for a message that it has refused. All four
+	// are needed with create alone.
 	conditional func(i int) bool
 	divided     func(i int) bool
 	absent      func(i int)

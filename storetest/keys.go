@@ -81,8 +81,8 @@ func (s *harness) keyed(p punctual.SettingsPatch) {
 	s.configure(orders, p)
 }
 
-// undivided has a topic that is made with p be of one partition, because what comes first of several
-// keys, and what a bound of the topic lets begin, is so within a partition.
+// undivided has a topic that is made with p be of one partition, because what comes first of
+// several keys, and what a bound of the topic lets begin, is so within a partition.
 func (s *harness) undivided(p *punctual.SettingsPatch) {
 	if s.opener.partition != nil {
 		p.Partitions = ptr(1)

@@ -156,7 +156,7 @@ if length == 0 then length = cfg.lease end
 if keyed.own and keyed.own.walking then
   keyed.own.walk(states)
 elseif keyed.own and (now % 256 == 0 or ARGV[6] == '1') then
-  keyed.own.heal()
+  keyed.own.heal(states, leased_count, dead_count)
 end
 if most <= 0 then return nothing(next_claim_time()) end
 

@@ -7,7 +7,7 @@
 -- takes the general path, which sweeps. tidy is true in one ms of 256; where the topic has a
 -- retention or a duplicate window, it is also true in one ms of 16, and when the caller asks for
 -- it.
-local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0' or g[10]) and (now % 16 == 0 or ARGV[6] == '1')
+local tidy = now % 256 == 0 or (g[7] ~= '0' or g[8] ~= '0' or g[10] or keyed.names) and (now % 16 == 0 or ARGV[6] == '1')
 local fast = flags == 0 and g[4] and g[6] == '0' and not tidy
 local next_leased
 if fast and not keyed.names then

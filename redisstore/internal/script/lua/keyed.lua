@@ -11,11 +11,12 @@
 --       i sorted set: keys without a message, by the time at which their rate has forgotten them
 --
 -- A member is key, \0, place, and its tail: time, arrival (doubles, so that their bytes are in
--- order), ID. The head of a key is the first of those that wait, unless the key has as many leases as
--- it may; then turn is NEVER. Claims take from q, so they meet no other message of a key.
+-- order), ID. The head of a key is the first of those that wait, unless the key has as many leases
+-- as it may; then turn is NEVER. Claims take from q, so they meet no other message of a key.
 --
 -- A script notes what it changes, and arrange writes all of it, with one command for each set and
--- hash. What w says of a key can be told from w alone; k repeats it, because that is cheaper to read.
+-- hash. What w says of a key can be told from w alone; k repeats it, because that is cheaper to
+-- read.
 do
   local LEASED, WAITING, DEAD, BEHIND = 1, 2, 3, 3 -- places
   local BIAS = 4503599627370496 -- 2^52 is added to times, because the bytes of negative doubles are not in order
@@ -33,10 +34,10 @@ do
     local bound, interval, at_once, in_order, arrivals = number_at(1), number_at(2), number_at(3), got[4] == '1', number_at(5)
     local this = {walking = got[6], in_order = in_order, bounds = table.concat({bound, interval, at_once, got[4] or ''}, ' ')}
     -- members has, by ID, what was read of messages and changed since, false for one without a key:
-    -- the member m, its key, its place, and where key and place part. keys has what was read of keys,
-    -- and changed since: first is the tail of the first message that waits, and rest has the lengths
-    -- and tails behind that. Without a first none waits if that is known. queued is the first as it
-    -- is in q.
+    -- the member m, its key, its place, and where key and place part. keys has what was read of
+    -- keys, and changed since: first is the tail of the first message that waits, and rest has the
+    -- lengths and tails behind that. Without a first none waits if that is known. queued is the
+    -- first as it is in q.
     local members, keys = {}, {}
     -- What arrange has to write: of members, whether they are in w; and of IDs, what o has, and the
     -- turn in q. false: not in there.
@@ -126,8 +127,8 @@ do
 
     local function with_length(tail) return pack('<I2', #tail) .. tail end
 
-    -- waiting_of returns the first of the messages of a key that wait, as w has them, but for skip of
-    -- them: the tail of the first one, or nil, and up to most - 1 others with their lengths.
+    -- waiting_of returns the first of the messages of a key that wait, as w has them, but for skip
+    -- of them: the tail of the first one, or nil, and up to most - 1 others with their lengths.
     local function waiting_of(name, skip, most)
       local got = call('ZRANGEBYLEX', w, '[' .. name .. '\0\2', '(' .. name .. '\0\3', 'LIMIT', skip, most)
       local at, rest = #name + 3, ''
@@ -244,7 +245,8 @@ do
       put(id, name, WAITING, due, pack('>d', arrivals) .. id)
     end
 
-    -- write writes what is noted of the set or hash at, and forgets the notes.
+    -- write writes what is noted of the set or hash at, and forgets the notes. It returns how many
+    -- members or fields are new.
     local function write(noted, remove, add, at, is_set)
       local gone, come, n_gone, n_come = {}, {}, 0, 0
       for member, v in pairs(noted) do
@@ -257,19 +259,22 @@ do
         end
         noted[member] = nil
       end
+      local added = 0
       for i = 1, n_gone, 1000 do call(remove, at, unpack(gone, i, min(i + 999, n_gone))) end
-      for i = 1, n_come, 1000 do call(add, at, unpack(come, i, min(i + 999, n_come))) end
+      for i = 1, n_come, 1000 do added = added + call(add, at, unpack(come, i, min(i + 999, n_come))) end
+      return added
     end
 
     local function write_members()
-      write(in_w, 'ZREM', 'ZADD', w, true)
       write(in_o, 'HDEL', 'HSET', o, false)
+      return write(in_w, 'ZREM', 'ZADD', w, true)
     end
 
     local AHEAD = 4 -- how many of the messages that wait k has of a key, where arrange had to ask w
 
     -- arrange writes what was noted. It chooses the head, and its turn, of all keys of which
-    -- something has changed, and returns how many heads have changed, and the earliest turn of these.
+    -- something has changed, and returns how many heads have changed, and the earliest turn of
+    -- these.
     function this.arrange()
       local changed, soonest, in_k = 0, NEVER, {}
       write_members()
@@ -328,22 +333,24 @@ do
     end
 
     -- A walk arranges all keys anew, after bounds or the clock have changed. If the order has
-    -- changed, it first gives the messages that wait their new places. Its pieces are made by
-    -- claims, so no script takes long.
+    -- changed, or a key of Redis was lost, it first gives all messages their places: those of o in
+    -- w, and those of t without a key in q. Its pieces are made by claims, so no script takes long.
     local WALK = 100
 
     function this.begin_walk(reorders)
-      reorders = reorders or this.walking and sub(this.walking, 1, 1) == 'o'
+      reorders = reorders or this.walking and sub(this.walking, 1, 1) ~= 'w'
       this.walking = reorders and 'o0' or 'w'
       call('HSET', of, 'walk', this.walking)
     end
 
+    -- reorder gives some messages of o their places in w. It returns a cursor to go on, and how
+    -- many members are new.
     local function reorder(cursor, states)
       local some, ids = call('HSCAN', o, cursor, 'COUNT', WALK), {}
       for i = 1, #some[2], 2 do
         local id, x = some[2][i], parse(some[2][i + 1])
         members[id] = x
-        if x.place == WAITING then ids[#ids + 1] = id end
+        if x.place == WAITING then ids[#ids + 1] = id elseif x.place == LEASED then in_w[x.m] = true end
       end
       local known = states(ids)
       for _, id in ipairs(ids) do
@@ -351,42 +358,76 @@ do
         in_w[x.m] = false
         put(id, x.key, WAITING, in_order and known[id] and known[id].first or due, sub(x.m, x.at + 10))
       end
-      write_members()
       keys = {}
-      return some[1]
+      return some[1], write_members()
     end
 
-    -- walk makes a piece of the walk, and reports whether another is left. states is that of
-    -- prelude.lua.
+    -- without_keys puts those of t from a place on into q that have no key. It returns where to go
+    -- on, or nil, and how many are new.
+    local function without_keys(place)
+      local some, ids = call('ZRANGE', t, place, place + WALK - 1, 'WITHSCORES'), {}
+      for i = 1, #some, 2 do ids[#ids + 1] = some[i] end
+      this.read(ids)
+      for i, id in ipairs(ids) do
+        if not members[id] then in_q[id] = tonumber(some[2 * i]) end
+      end
+      keys = {}
+      return #ids == WALK and place + WALK or nil, write(in_q, 'ZREM', 'ZADD', q, true)
+    end
+
+    -- piece makes a piece of a walk. It returns the place of the next one, or nil, and how much was
+    -- not as it should be. states is that of prelude.lua.
+    local function piece(at, states)
+      local phase, place, changed = sub(at, 1, 1), sub(at, 2), 0
+      if phase == 'o' then
+        place, changed = reorder(place, states)
+        return place == '0' and 't0' or 'o' .. place, changed
+      elseif phase == 't' then
+        place, changed = without_keys(tonumber(place))
+        return place and 't' .. int(place) or 'w', changed
+      end
+      place = behind(place, WALK)
+      return place and 'w' .. place, (this.arrange())
+    end
+
+    -- walk makes a piece of the walk, and reports whether another is left.
     function this.walk(states)
       make_room()
-      local phase, at = sub(this.walking, 1, 1), sub(this.walking, 2)
-      if phase == 'o' then
-        at = reorder(at, states)
-        this.walking = at == '0' and 'w' or 'o' .. at
-      else
-        at = behind(at, WALK)
-        this.arrange()
-        this.walking = at and 'w' .. at
-      end
+      this.walking = piece(this.walking, states)
       if this.walking then call('HSET', of, 'walk', this.walking) else call('HDEL', of, 'walk') end
       return this.walking
     end
 
-    -- heal arranges some keys anew that should be in order. It logs if one was not, in which no
-    -- message would have come any more.
-    function this.heal()
+    -- heal repairs a part of what should be in order: a piece of a walk without end, and the first
+    -- keys of q. If q, w or k is not there and should be, it begins a walk. It logs what it has
+    -- found, in which messages would not have come any more. leased and dead are how many there
+    -- are.
+    function this.heal(states, leased, dead)
       if this.walking then return end
       make_room()
-      local at, first = behind(got[7] or '', WALK), call('ZRANGE', q, 0, WALK - 1)
-      this.read(first)
-      for _, id in ipairs(first) do
-        local x = members[id]
-        if x then get(x.key).doubted, in_q[id] = true, false end
+      local waits, all = call('ZCARD', t), call('ZCARD', w)
+      if all == 0 and call('HLEN', o) > dead or all > 0 and call('HLEN', k) == 0 or waits > 0 and leased == 0 and call('ZCARD', q) == 0 then
+        redis.log(redis.LOG_WARNING, 'punctual: one of ' .. table.concat(names, ', ') .. ' was lost, and is made anew')
+        this.begin_walk(true)
+        return
       end
-      local changed = this.arrange()
-      call('HSET', of, 'swept', at or '')
-      if changed > 0 then redis.log(redis.LOG_WARNING, 'punctual: ' .. changed .. ' keys of ' .. w .. ' had not the head that they should have, and have it now') end
+      local at, changed, found = got[7] or 'o0', 0, 0
+      for _ = 1, 3 do -- a small topic in one go
+        at, found = piece(at, states)
+        changed = changed + found
+        if at ~= 't0' and at ~= 'w' then break end
+      end
+      local first = call('ZRANGE', q, 0, WALK - 1)
+      this.read(first)
+      local in_t = #first > 0 and call('ZMSCORE', t, unpack(first))
+      for i, id in ipairs(first) do
+        local x = members[id]
+        if x then get(x.key).doubted = true end
+        if x or not in_t[i] then in_q[id] = false end
+      end
+      changed = changed + this.arrange()
+      call('HSET', of, 'swept', at or 'o0')
+      if changed > 0 then redis.log(redis.LOG_WARNING, 'punctual: ' .. changed .. ' keys or messages of ' .. w .. ' had not the place that they should have, and have it now') end
     end
 
     -- next_lease returns when the next lease ends. Where a lease that has run out may have to wait
