@@ -121,7 +121,7 @@ func (m *message) unhead(now instant) {
 // rearrange arranges all keys anew, after the settings or the clock have changed.
 func (t *topic) rearrange(now instant) {
 	for _, m := range t.live {
-		m.turn = min(m.turn, m.Due)
+		m.turn = min(m.turn, max(m.Due, now.ms)) // a lease keeps the turn of its message
 	}
 	for _, k := range t.keys {
 		k.opened = min(k.opened, now.ms)

@@ -604,6 +604,11 @@ func keyNotLate(s *harness) {
 	if d = s.one(orders); d.ID != "a~3" || !d.Turn.Equal(freed) {
 		s.fail("the turn of %s came at %v; the one before was cancelled at %v, before it was due", d.ID, d.Turn, freed)
 	}
+	s.configure(orders, punctual.SettingsPatch{MaxAttempts: ptr(50)}) // which arranges the keys anew
+	s.advance(d.LeaseUntil.Sub(s.now()))
+	if d = s.one(orders); d.ID != "a~3" || !d.Turn.Equal(freed) {
+		s.fail("after a lease that ran out the turn of %s came at %v; before that it had come at %v", d.ID, d.Turn, freed)
+	}
 	s.ack(d)
 	s.configure(orders, punctual.SettingsPatch{InOrder: ptr(false), MaxKeyRate: &limits.Rate{N: 1, Per: time.Minute}})
 	s.pushKeys("b~1", "b~2")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/event"
+	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -20,6 +21,7 @@ type scene struct {
 	inspector punctual.Inspector
 	keeper    punctual.FinishedKeeper // nil: the store keeps no finished records
 	keeps     bool                    // the topic keeps finished records
+	keyed     bool                    // the key of each message is its ID
 	clock     *storekit.ManualClock
 	begin     time.Time
 	topic     string
@@ -50,7 +52,7 @@ func (m *message) tokenOf(which string) int64 {
 // only returns the scene with one of its messages alone.
 func (s *scene) only(m *message) *scene {
 	return &scene{
-		store: s.store, inspector: s.inspector, keeper: s.keeper, clock: s.clock, begin: s.begin, topic: s.topic,
+		store: s.store, inspector: s.inspector, keeper: s.keeper, clock: s.clock, begin: s.begin, topic: s.topic, keyed: s.keyed,
 		messages: []*message{m},
 	}
 }
@@ -89,7 +91,7 @@ func (s *scene) push(n punctual.NewMessage) {
 func (s *scene) pushAs(n punctual.NewMessage, change func(m *message, n *punctual.NewMessage)) {
 	var ms []punctual.NewMessage
 	for _, m := range s.messages {
-		n.Topic, n.ID = s.topic, m.id
+		n.Topic, n.ID, n.Key = s.topic, m.id, s.keyOf(m.id)
 		change(m, &n)
 		ms = append(ms, n)
 	}
@@ -104,8 +106,31 @@ func (s *scene) pushAs(n punctual.NewMessage, change func(m *message, n *punctua
 	}
 }
 
+// keyOf returns the key of the messages of an ID, or "" in a topic without keys.
+func (s *scene) keyOf(id string) string {
+	if s.keyed {
+		return id
+	}
+	return ""
+}
+
+// blocked leases a message of the key of each message.
+func (s *scene) blocked() {
+	var ms []punctual.NewMessage
+	for _, m := range s.messages {
+		ms = append(ms, punctual.NewMessage{Topic: s.topic, ID: m.id + blocker, Key: m.id, MaxAttempts: 1})
+	}
+	if _, err := s.store.Push(context.Background(), ms); err != nil {
+		s.all("push of blockers: %s", answer(err))
+	}
+	s.claim()
+}
+
+// blocker is added to the ID of a message for the one that its key waits for.
+const blocker = "~blocker"
+
 func (s *scene) claim() {
-	ds, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{s.topic}, Max: 100})
+	ds, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{s.topic}, Max: limits.MaxClaim})
 	if err != nil {
 		s.all("claim: %s", answer(err))
 		return
@@ -128,7 +153,7 @@ func (s *scene) claim() {
 			grown = "NOT above the tokens before"
 		}
 		m.stale, m.token = m.token, d.Token
-		m.note("claim: %s, delivered %s, lease until %s, token %s", s.facts(&d.Message), s.relative(d.Delivered), s.relative(d.LeaseUntil), grown)
+		m.note("claim: %s, turn %s, delivered %s, lease until %s, token %s", s.facts(&d.Message), s.relative(d.Turn), s.relative(d.Delivered), s.relative(d.LeaseUntil), grown)
 		s.failures(m, d.Failures)
 	}
 }
@@ -167,7 +192,11 @@ func (s *scene) follow(v punctual.Verb, token string, then func(x *punctual.Sett
 			x.Delay = 90 * time.Minute
 		}
 		free := punctual.NewMessage{Topic: s.topic + companion, ID: x.ID + followUp, Body: []byte("followed"), Delay: 30 * time.Minute}
-		x.Then = []punctual.NewMessage{free, then(x)}
+		itself := then(x)
+		if itself.Topic == s.topic {
+			itself.Key = s.keyOf(x.ID)
+		}
+		x.Then = []punctual.NewMessage{free, itself}
 	})
 }
 
@@ -262,7 +291,7 @@ func (s *scene) observeLists() {
 
 // shown writes down what the store shows of a message.
 func (s *scene) shown(m *message, info punctual.Info) {
-	m.note("shown: %s, %s, lease until %s, cancel requested %t, died %s %q", info.State, s.facts(&info.Message),
+	m.note("shown: %s, waiting %t, %s, lease until %s, cancel requested %t, died %s %q", info.State, info.Waiting, s.facts(&info.Message),
 		s.relative(info.LeaseUntil), info.CancelRequested, s.relative(info.Died), info.Reason)
 	s.failures(m, info.Failures)
 }
@@ -277,8 +306,8 @@ func (s *scene) whole() {
 	}
 	s.events()
 	stats, err := s.inspector.Stats(context.Background(), s.topic)
-	fmt.Fprintf(&s.shared, "stats: scheduled %d, ready %d, leased %d, dead %d, next due %s, %s\n",
-		stats.Scheduled, stats.Ready, stats.Leased, stats.Dead, s.relative(stats.NextDue), answer(err))
+	fmt.Fprintf(&s.shared, "stats: scheduled %d, ready %d, of them waiting %d, leased %d, dead %d, next due %s, %s\n",
+		stats.Scheduled, stats.Ready, stats.Waiting, stats.Leased, stats.Dead, s.relative(stats.NextDue), answer(err))
 }
 
 // list returns the messages of a topic by ID, and writes down how many are in each state.

@@ -15,6 +15,7 @@ type situation struct {
 	name  string
 	state punctual.State // which the Inspector shows then, so that a situation that was not brought about is noticed
 	bring func(s *scene)
+	keyed bool // it needs a topic with keys
 }
 
 // situations returns the situations between which the rules differ. All start with a clock at a
@@ -22,144 +23,160 @@ type situation struct {
 func situations() []situation {
 	const none, scheduled, ready, leased, dead = punctual.StateNone, punctual.StateScheduled, punctual.StateReady, punctual.StateLeased, punctual.StateDead
 	return []situation{
-		{"absent", none, func(*scene) {}},
-		{"scheduled", scheduled, func(s *scene) { s.begun(time.Hour) }},
-		{"ready", ready, func(s *scene) { s.begun(0) }},
-		{"ready after waiting", ready, func(s *scene) { s.begun(time.Hour); s.advance(2 * time.Hour) }},
-		{"rescheduled", scheduled, func(s *scene) { s.begun(0); s.amend(punctual.ChangeReschedule, time.Hour) }},
-		{"rescheduled to now", ready, func(s *scene) { s.begun(time.Hour); s.amend(punctual.ChangeReschedule, 0) }},
-		{"replaced", scheduled, func(s *scene) {
+		{name: "absent", state: none, bring: func(*scene) {}},
+		{name: "scheduled", state: scheduled, bring: func(s *scene) { s.begun(time.Hour) }},
+		{name: "ready", state: ready, bring: func(s *scene) { s.begun(0) }},
+		{name: "ready after waiting", state: ready, bring: func(s *scene) { s.begun(time.Hour); s.advance(2 * time.Hour) }},
+		{name: "rescheduled", state: scheduled, bring: func(s *scene) { s.begun(0); s.amend(punctual.ChangeReschedule, time.Hour) }},
+		{name: "rescheduled to now", state: ready, bring: func(s *scene) { s.begun(time.Hour); s.amend(punctual.ChangeReschedule, 0) }},
+		{name: "replaced", state: scheduled, bring: func(s *scene) {
 			s.begun(0)
 			s.push(punctual.NewMessage{IfExists: punctual.IfExistsReplace, Delay: time.Hour, Body: []byte("second")})
 		}},
-		{"replaced under its lease", ready, func(s *scene) {
+		{name: "replaced under its lease", state: ready, bring: func(s *scene) {
 			s.leased()
 			s.push(punctual.NewMessage{IfExists: punctual.IfExistsReplace, Body: []byte("second")})
 		}},
-		{"paused and scheduled", scheduled, func(s *scene) { s.begun(time.Hour); s.pause() }},
-		{"paused and ready", ready, func(s *scene) { s.begun(0); s.pause() }},
-		{"paused and absent", none, func(s *scene) { s.pause() }},
+		{name: "paused and scheduled", state: scheduled, bring: func(s *scene) { s.begun(time.Hour); s.pause() }},
+		{name: "paused and ready", state: ready, bring: func(s *scene) { s.begun(0); s.pause() }},
+		{name: "paused and absent", state: none, bring: func(s *scene) { s.pause() }},
 
-		{"leased", leased, func(s *scene) { s.leased() }},
-		{"leased and extended", leased, func(s *scene) { s.leased(); s.settle(punctual.SettleExtend, 3*time.Hour, "current") }},
-		{"leased and cancelled", leased, func(s *scene) { s.leased(); s.amend(punctual.ChangeCancel, 0) }},
-		{"leased for the last time", leased, func(s *scene) { s.leased(); s.advance(leaseLength); s.claim() }},
-		{"leased for the last time and cancelled", leased, func(s *scene) {
+		{name: "leased", state: leased, bring: func(s *scene) { s.leased() }},
+		{name: "leased and extended", state: leased, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleExtend, 3*time.Hour, "current") }},
+		{name: "leased and cancelled", state: leased, bring: func(s *scene) { s.leased(); s.amend(punctual.ChangeCancel, 0) }},
+		{name: "leased for the last time", state: leased, bring: func(s *scene) { s.leased(); s.advance(leaseLength); s.claim() }},
+		{name: "leased for the last time and cancelled", state: leased, bring: func(s *scene) {
 			s.leased()
 			s.advance(leaseLength)
 			s.claim()
 			s.amend(punctual.ChangeCancel, 0)
 		}},
-		{"leased and expired meanwhile", leased, func(s *scene) {
+		{name: "leased and expired meanwhile", state: leased, bring: func(s *scene) {
 			s.push(punctual.NewMessage{ExpireAfter: time.Second})
 			s.claim()
 			s.advance(10 * time.Second)
 		}},
-		{"leased without bound of attempts", leased, func(s *scene) { s.push(punctual.NewMessage{MaxAttempts: 1000}); s.claim() }},
+		{name: "leased without bound of attempts", state: leased, bring: func(s *scene) { s.push(punctual.NewMessage{MaxAttempts: 1000}); s.claim() }},
 
-		{"lapsed", ready, func(s *scene) { s.leased(); s.advance(leaseLength) }},
-		{"lapsed and cancelled before", ready, func(s *scene) { s.leased(); s.amend(punctual.ChangeCancel, 0); s.advance(leaseLength) }},
-		{"lapsed and rescheduled", scheduled, func(s *scene) {
+		{name: "lapsed", state: ready, bring: func(s *scene) { s.leased(); s.advance(leaseLength) }},
+		{name: "lapsed and cancelled before", state: ready, bring: func(s *scene) { s.leased(); s.amend(punctual.ChangeCancel, 0); s.advance(leaseLength) }},
+		{name: "lapsed and rescheduled", state: scheduled, bring: func(s *scene) {
 			s.leased()
 			s.advance(leaseLength)
 			s.amend(punctual.ChangeReschedule, time.Hour)
 		}},
-		{"lapsed for the last time", ready, func(s *scene) { s.leased(); s.advance(leaseLength); s.claim(); s.advance(leaseLength) }},
+		{name: "lapsed for the last time", state: ready, bring: func(s *scene) { s.leased(); s.advance(leaseLength); s.claim(); s.advance(leaseLength) }},
 
-		{"retried", scheduled, func(s *scene) { s.leased(); s.settle(punctual.SettleRetry, time.Hour, "current") }},
-		{"retried and ready", ready, func(s *scene) { s.leased(); s.settle(punctual.SettleRetry, 0, "current") }},
-		{"retried and leased again", leased, func(s *scene) { s.leased(); s.settle(punctual.SettleRetry, 0, "current"); s.claim() }},
-		{"snoozed", scheduled, func(s *scene) { s.leased(); s.settle(punctual.SettleSnooze, time.Hour, "current") }},
-		{"snoozed and leased again", leased, func(s *scene) { s.leased(); s.settle(punctual.SettleSnooze, 0, "current"); s.claim() }},
-		{"released", ready, func(s *scene) { s.leased(); s.settle(punctual.SettleRelease, 0, "current") }},
+		{name: "retried", state: scheduled, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleRetry, time.Hour, "current") }},
+		{name: "retried and ready", state: ready, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleRetry, 0, "current") }},
+		{name: "retried and leased again", state: leased, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleRetry, 0, "current"); s.claim() }},
+		{name: "snoozed", state: scheduled, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleSnooze, time.Hour, "current") }},
+		{name: "snoozed and leased again", state: leased, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleSnooze, 0, "current"); s.claim() }},
+		{name: "released", state: ready, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleRelease, 0, "current") }},
 
-		{"expired", ready, func(s *scene) { s.push(punctual.NewMessage{ExpireAfter: time.Second}); s.advance(time.Minute) }},
-		{"expired and to be dropped", ready, func(s *scene) {
+		{name: "expired", state: ready, bring: func(s *scene) { s.push(punctual.NewMessage{ExpireAfter: time.Second}); s.advance(time.Minute) }},
+		{name: "expired and to be dropped", state: ready, bring: func(s *scene) {
 			s.push(punctual.NewMessage{ExpireAfter: time.Second, DropExpired: true})
 			s.advance(time.Minute)
 		}},
-		{"expired and to be dropped with its attempts used up", ready, func(s *scene) {
+		{name: "expired and to be dropped with its attempts used up", state: ready, bring: func(s *scene) {
 			s.push(punctual.NewMessage{ExpireAfter: time.Second, DropExpired: true, MaxAttempts: 1})
 			s.claim()
 			s.advance(leaseLength)
 		}},
-		{"expired and cancelled with its attempts used up", ready, func(s *scene) {
+		{name: "expired and cancelled with its attempts used up", state: ready, bring: func(s *scene) {
 			s.push(punctual.NewMessage{ExpireAfter: time.Second, MaxAttempts: 1})
 			s.claim()
 			s.amend(punctual.ChangeCancel, 0)
 			s.advance(leaseLength)
 		}},
-		{"expired and dropped", none, func(s *scene) {
+		{name: "expired and dropped", state: none, bring: func(s *scene) {
 			s.push(punctual.NewMessage{ExpireAfter: time.Second, DropExpired: true})
 			s.advance(time.Minute)
 			s.claim()
 		}},
 
-		{"dead because it was discarded", dead, func(s *scene) { s.leased(); s.settle(punctual.SettleDiscard, 0, "current") }},
-		{"dead because attempts were used up", dead, func(s *scene) {
+		{name: "dead because it was discarded", state: dead, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleDiscard, 0, "current") }},
+		{name: "dead because attempts were used up", state: dead, bring: func(s *scene) {
 			s.push(punctual.NewMessage{MaxAttempts: 1})
 			s.claim()
 			s.settle(punctual.SettleRetry, time.Hour, "current")
 		}},
-		{"dead because it expired", dead, func(s *scene) {
+		{name: "dead because it expired", state: dead, bring: func(s *scene) {
 			s.push(punctual.NewMessage{ExpireAfter: time.Second})
 			s.advance(time.Minute)
 			s.claim()
 		}},
-		{"requeued", scheduled, func(s *scene) {
+		{name: "requeued", state: scheduled, bring: func(s *scene) {
 			s.leased()
 			s.settle(punctual.SettleDiscard, 0, "current")
 			s.amend(punctual.ChangeRequeue, time.Hour)
 		}},
-		{"requeued and leased again", leased, func(s *scene) {
+		{name: "requeued and leased again", state: leased, bring: func(s *scene) {
 			s.leased()
 			s.settle(punctual.SettleDiscard, 0, "current")
 			s.amend(punctual.ChangeRequeue, 0)
 			s.claim()
 		}},
 
-		{"scheduled and to be remembered", scheduled, func(s *scene) { s.push(punctual.NewMessage{Delay: time.Hour, Remember: 30 * time.Minute}) }},
-		{"leased and to be remembered", leased, func(s *scene) { s.push(punctual.NewMessage{Remember: 90 * time.Minute}); s.claim() }},
-		{"lapsed and to be remembered", ready, func(s *scene) {
+		{name: "scheduled and to be remembered", state: scheduled, bring: func(s *scene) { s.push(punctual.NewMessage{Delay: time.Hour, Remember: 30 * time.Minute}) }},
+		{name: "leased and to be remembered", state: leased, bring: func(s *scene) { s.push(punctual.NewMessage{Remember: 90 * time.Minute}); s.claim() }},
+		{name: "lapsed and to be remembered", state: ready, bring: func(s *scene) {
 			s.push(punctual.NewMessage{Remember: 90 * time.Minute})
 			s.claim()
 			s.advance(leaseLength)
 		}},
-		{"dead and to be remembered", dead, func(s *scene) {
+		{name: "dead and to be remembered", state: dead, bring: func(s *scene) {
 			s.push(punctual.NewMessage{Remember: 90 * time.Minute})
 			s.claim()
 			s.settle(punctual.SettleDiscard, 0, "current")
 		}},
-		{"acked and remembered", none, func(s *scene) {
+		{name: "acked and remembered", state: none, bring: func(s *scene) {
 			s.push(punctual.NewMessage{Remember: 3 * time.Hour})
 			s.claim()
 			s.settle(punctual.SettleAck, 0, "current")
 		}},
-		{"cancelled and remembered", none, func(s *scene) {
+		{name: "cancelled and remembered", state: none, bring: func(s *scene) {
 			s.push(punctual.NewMessage{Remember: time.Minute})
 			s.amend(punctual.ChangeCancel, 0)
 			s.advance(30 * time.Second)
 		}},
-		{"acked, remembered, and deleted", none, func(s *scene) {
+		{name: "acked, remembered, and deleted", state: none, bring: func(s *scene) {
 			s.push(punctual.NewMessage{Remember: 3 * time.Hour})
 			s.claim()
 			s.settle(punctual.SettleAck, 0, "current")
 			s.amend(punctual.ChangeDelete, 0)
 		}},
-		{"deleted under its lease", none, func(s *scene) { s.leased(); s.amend(punctual.ChangeDelete, 0) }},
+		{name: "deleted under its lease", state: none, bring: func(s *scene) { s.leased(); s.amend(punctual.ChangeDelete, 0) }},
 
-		{"acked", none, func(s *scene) { s.leased(); s.settle(punctual.SettleAck, 0, "current") }},
-		{"acked half an hour ago", none, func(s *scene) {
+		{name: "acked", state: none, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleAck, 0, "current") }},
+		{name: "acked half an hour ago", state: none, bring: func(s *scene) {
 			s.leased()
 			s.settle(punctual.SettleAck, 0, "current")
 			s.advance(30 * time.Minute)
 		}},
-		{"acked long ago", none, func(s *scene) { s.leased(); s.settle(punctual.SettleAck, 0, "current"); s.advance(5 * time.Hour) }},
-		{"cancelled", none, func(s *scene) { s.begun(time.Hour); s.amend(punctual.ChangeCancel, 0) }},
-		{"cancelled under its lease and ended", none, func(s *scene) {
+		{name: "acked long ago", state: none, bring: func(s *scene) { s.leased(); s.settle(punctual.SettleAck, 0, "current"); s.advance(5 * time.Hour) }},
+		{name: "cancelled", state: none, bring: func(s *scene) { s.begun(time.Hour); s.amend(punctual.ChangeCancel, 0) }},
+		{name: "cancelled under its lease and ended", state: none, bring: func(s *scene) {
 			s.leased()
 			s.amend(punctual.ChangeCancel, 0)
 			s.settle(punctual.SettleRelease, 0, "current")
+		}},
+
+		{name: "waiting for its key", state: ready, keyed: true, bring: func(s *scene) { s.blocked(); s.begun(0) }},
+		{name: "scheduled while its key is blocked", state: scheduled, keyed: true, bring: func(s *scene) { s.blocked(); s.begun(time.Hour) }},
+		{name: "waiting for a key whose lease has run out", state: ready, keyed: true, bring: func(s *scene) { s.blocked(); s.begun(0); s.advance(leaseLength) }},
+		{name: "next after its key was blocked", state: ready, keyed: true, bring: func(s *scene) {
+			s.blocked()
+			s.begun(0)
+			s.advance(leaseLength)
+			s.claim()
+			s.settle(punctual.SettleRelease, 0, "current")
+		}},
+		{name: "expired while its key was blocked", state: ready, keyed: true, bring: func(s *scene) {
+			s.blocked()
+			s.push(punctual.NewMessage{ExpireAfter: time.Second})
+			s.advance(2 * time.Second)
 		}},
 	}
 }

@@ -52,8 +52,11 @@ func Run(t *testing.T, open func(*testing.T, storekit.Clock) punctual.Store) {
 			if set.patch.Emit != nil && !pair.can.Emit {
 				t.Skip("the store tells of no events")
 			}
+			if set.patch.Keyed != nil && !pair.can.Keys {
+				t.Skip("the store has no messages with keys")
+			}
 			for i, at := range situations() {
-				if (i+kind)%every != 0 {
+				if (i+kind)%every != 0 || at.keyed && set.patch.Keyed == nil {
 					continue
 				}
 				t.Run(at.name, func(t *testing.T) {
@@ -154,7 +157,7 @@ func transitions(store punctual.Store, clock *storekit.ManualClock, set setting,
 	if err != nil {
 		return nil, fmt.Errorf("the table of transitions needs an Inspector: %w", err)
 	}
-	s := &scene{store: store, inspector: inspector, clock: clock, begin: clock.Now(), topic: "transitions", keeps: set.patch.FinishedRetention != nil}
+	s := &scene{store: store, inspector: inspector, clock: clock, begin: clock.Now(), topic: "transitions", keeps: set.patch.FinishedRetention != nil, keyed: set.patch.Keyed != nil}
 	if k, err := punctual.As[punctual.FinishedKeeper](store); err == nil {
 		s.keeper = k
 	}
@@ -211,6 +214,10 @@ func settings() []setting {
 			p.DedupeWindow, p.FinishedRetention, p.DeadRetention = ptr(10*time.Minute), ptr(3*time.Hour), ptr(time.Hour)
 		})},
 		{"tells of everything", patch(func(p *punctual.SettingsPatch) { p.Emit = ptr(event.All) })},
+		{"has a key for each message", patch(func(p *punctual.SettingsPatch) { p.Keyed, p.MaxKeyLeases = ptr(true), ptr(1) })},
+		{"has its keys in order", patch(func(p *punctual.SettingsPatch) {
+			p.Keyed, p.InOrder, p.DedupeWindow = ptr(true), ptr(true), ptr(time.Hour)
+		})},
 	}
 }
 
