@@ -195,3 +195,91 @@ func (l *benchedLife) totals() (t lifeTotals) {
 	}
 	return t
 }
+
+// BenchmarkKeys pushes 20,000 messages and drains them, 500 at a time, in turns in a topic without
+// keys and in one with 1,000 keys, each of which may have one lease.
+func BenchmarkKeys(b *testing.B) {
+	const all, batch = 20_000, 500
+	server := pgrig.Start(b, "fsync=off", "autovacuum_naptime=1s")
+	pool, err := pgxpool.New(b.Context(), server.URL("postgres"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := openStore(b, pool, &Options{Migrate: true, NoListen: true, OwnPool: true})
+	keyed(b, s, "keys", punctual.SettingsPatch{MaxKeyLeases: new(1)})
+	var pushes, drains [2]time.Duration
+	for b.Loop() {
+		for with, topic := range []string{"plain", "keys"} {
+			begun := time.Now()
+			for n := 0; n < all; n += batch {
+				ms := make([]punctual.NewMessage, batch)
+				for i := range ms {
+					ms[i] = punctual.NewMessage{Topic: topic, Due: longDue}
+					if with == 1 {
+						ms[i].Key = fmt.Sprint("k", (n+i)*7%1000)
+					}
+				}
+				pushKeys(b, s, ms...)
+			}
+			pushes[with] += time.Since(begun)
+			begun = time.Now()
+			for got := 0; got < all; {
+				_, ds := claimKeys(b, s, topic, batch)
+				if got += len(ds); len(ds) == 0 {
+					b.Fatalf("%s: a claim found nothing behind %d messages", topic, got)
+				}
+				ss := make([]punctual.Settlement, len(ds))
+				for i, d := range ds {
+					ss[i] = settlement(d, punctual.SettleAck)
+				}
+				errs, err := s.Settle(b.Context(), ss)
+				if err != nil || slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+					b.Fatal(errs, err)
+				}
+			}
+			drains[with] += time.Since(begun)
+		}
+		b.Logf("push %v and %v with keys, drain %v and %v", pushes[0], pushes[1], drains[0], drains[1])
+	}
+	b.ReportMetric(float64(pushes[0])/float64(pushes[1]), "push-rate-of-plain")
+	b.ReportMetric(float64(drains[0])/float64(drains[1]), "drain-rate-of-plain")
+}
+
+// BenchmarkClaimBesideBlocked pushes, claims and acks a message of one key beside a million ready
+// messages of another one that is full, and beside none.
+func BenchmarkClaimBesideBlocked(b *testing.B) {
+	for _, blocked := range []int{0, 1_000_000} {
+		b.Run(fmt.Sprintf("blocked=%d", blocked), func(b *testing.B) {
+			server := pgrig.Start(b, "fsync=off", "autovacuum_naptime=1s")
+			pool, err := pgxpool.New(b.Context(), server.URL("postgres"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := openStore(b, pool, &Options{Migrate: true, NoListen: true, OwnPool: true})
+			keyed(b, s, "orders", punctual.SettingsPatch{MaxKeyLeases: new(1)})
+			pushKeys(b, s, ofKey("orders", "a~0"))
+			if ids, _ := claimKeys(b, s, "orders", 1); len(ids) != 1 {
+				b.Fatal("the key is not full")
+			}
+			_, err = pool.Exec(b.Context(), `
+				INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, key, place, arrival)
+				SELECT topic, 'a~' || n, n, n, n, 1, 'a', n, n FROM punctual.message, generate_series(1, $1::integer) AS n WHERE id = 'a~0'`, blocked)
+			if err == nil {
+				_, err = pool.Exec(b.Context(), "INSERT INTO punctual.key (topic, key, at) SELECT topic, 'a', 1 FROM punctual.message WHERE id = 'a~0'")
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			for n := 0; b.Loop(); n++ {
+				pushKeys(b, s, ofKey("orders", fmt.Sprint("b~", n)))
+				ids, ds := claimKeys(b, s, "orders", 1)
+				if len(ids) != 1 || ds[0].Key != "b" {
+					b.Fatalf("a claim got %v", ids)
+				}
+				if errs, err := s.Settle(b.Context(), []punctual.Settlement{settlement(ds[0], punctual.SettleAck)}); err != nil || errs[0] != nil {
+					b.Fatal(errs, err)
+				}
+			}
+		})
+	}
+}

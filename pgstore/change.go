@@ -65,6 +65,7 @@ func (db *database) lockBy(ctx context.Context, to stepper, statement string, x 
 	for topic, set := range l.settings {
 		db.acks.learn(topic, set.Emit&punctual.EventAcked != 0)
 		db.bounded.learn(topic, bounded(set))
+		db.keyed.learn(topic, set.Keyed)
 	}
 	return l, nil
 }
@@ -92,7 +93,8 @@ type changes struct {
 	remembered []*row   // messages that finish, whose row stays as that of a remembered ID
 	refused    bool     // an item is answered by what was found and not by a change, so the commit is to wait for the disk
 	events     []toldEvent
-	room       []string // topics with MaxLeases, where a lease may have ended
+	room       []string // topics with MaxLeases or keys, where a lease may have ended
+	keyed      []*row   // messages of topics with keys that change, except by their leases
 
 	// Follow-ups to be stored, as indices in then.push; see followUps.
 	inserted []int    // their IDs are free
@@ -116,8 +118,11 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 	if e, tell := r.Event(d, set, r.leasedAt, now); tell {
 		c.tell(r.messageName, r.created, e, set)
 	}
-	if set.MaxLeases > 0 && d.To != lifecycle.Leased {
+	if (set.MaxLeases > 0 || set.Keyed) && d.To != lifecycle.Leased {
 		c.room = append(c.room, r.topic)
+	}
+	if set.Keyed && d.To != lifecycle.Leased {
+		c.keyed = append(c.keyed, r)
 	}
 	r.live, r.dead = d.To == lifecycle.Waiting || d.To == lifecycle.Leased, d.To == lifecycle.Dead
 	switch d.To {
@@ -148,6 +153,7 @@ func (c *changes) apply(r *row, d lifecycle.Decision, set *punctual.Settings, no
 // are free.
 func (c *changes) step() *step {
 	x := c.db.step()
+	c.db.addKeyNote(x, c.keyed)
 	if len(c.updated) > 0 {
 		x.add("update", c.updateArgs(), nil)
 	}
@@ -167,12 +173,30 @@ func (c *changes) step() *step {
 		x.add("remember", []any{numbers, ids, until, ended}, nil)
 	}
 	if len(c.replaced) > 0 { // after save_finished, which reads the rows as they were before
-		x.add("replace", c.then.push.args(c.replaced), nil)
+		c.then.push.addStatement(x, "replace", c.replaced, len(c.keyed) > 0, nil)
 	}
 	if c.refused {
 		x.add("durable", c.db.writing(), nil)
 	}
 	return x
+}
+
+// addKeyNote adds the statement that has claims look at the keys of messages that change next.
+func (db *database) addKeyNote(x *step, rs []*row) {
+	if len(rs) > 0 {
+		numbers, ids := namesOf(rs)
+		x.add("key_note", db.writing(numbers, ids), nil)
+	}
+}
+
+// keyed returns those of the locked messages whose topics have keys.
+func (l *locked) keyed(names []messageName) (rs []*row) {
+	for _, n := range names {
+		if r, set := l.rows[n], l.settings[n.topic]; r != nil && set.Keyed {
+			rs = append(rs, r)
+		}
+	}
+	return rs
 }
 
 func namesOf(rs []*row) (numbers []int32, ids []string) {

@@ -23,6 +23,15 @@ func (s *Store) Check(ctx context.Context, progress func(read int64)) (storekit.
 }
 
 func (s *Store) check(ctx context.Context, progress func(read int64)) (report storekit.CheckReport, err error) {
+	named := func(rows scanner) error { // problems, by topics
+		var topic string
+		var problems []string
+		err := rows.Scan(&topic, &problems)
+		for _, p := range problems {
+			addProblem(&report, topic, p)
+		}
+		return err
+	}
 	err = s.db.readAll(ctx, func() *step {
 		report = storekit.CheckReport{}
 		return s.db.step().add("check", s.db.reading(), func(rows scanner) error {
@@ -42,17 +51,8 @@ func (s *Store) check(ctx context.Context, progress func(read int64)) (report st
 				progress(report.Live + report.Dead)
 			}
 			return nil
-		}).add("check_finished", nil, func(rows scanner) error {
-			var topic string
-			var problems []string
-			if err := rows.Scan(&topic, &problems); err != nil {
-				return err
-			}
-			for _, p := range problems {
-				addProblem(&report, topic, p)
-			}
-			return nil
-		}).add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
+		}).add("check_finished", nil, named).add("check_keys", s.db.reading(), named).
+			add("check_coded", nil, func(rows scanner) error { return checkCoded(rows, &report) })
 	})
 	if err == nil {
 		err = s.db.settled(ctx)

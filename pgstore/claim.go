@@ -282,7 +282,7 @@ func (cs *claims) claimTopic(ctx context.Context, c punctual.Claim, topic string
 		switch {
 		case got.taken < got.seen || *room <= 0:
 			return found, true, nil
-		case got.seen < got.most && !early && !got.madeRoom() || got.blocked != nil:
+		case got.seen < got.most && !early && !got.madeRoom() && got.left == nil || got.blocked != nil:
 			return found, false, nil
 		}
 	}
@@ -310,7 +310,7 @@ func (cs *claims) claimEarly(ctx context.Context, c punctual.Claim, topic string
 	case got.paused() || got.blocked != nil:
 		cs.waits.readEarly(topic, part)
 		return nil, false, nil
-	case got.taken < got.seen || len(got.undeliverable) > 0 || got.full:
+	case got.taken < got.seen || len(got.undeliverable) > 0 || got.full || got.left != nil:
 		cs.waits.readEarly(topic, part)
 	case got.seen == got.most:
 		cs.waits.readEarly(topic, span{got.last(part.from), part.until})
@@ -327,13 +327,16 @@ type claimed struct {
 	until         *int64
 	token         *int64
 	seen, taken   int
-	undeliverable []string // the IDs of messages that must end
-	tells         *bool    // whether the topic tells of acks; nil where there is no such topic or its delivery is paused
-	bounded       bool     // the topic is
-	most          int      // how many messages it was to lease at most
-	full          bool     // the topic has as many leases as it may
-	blocked       *int64   // when to ask again, in ms, if the bounds have let no lease begin
-	next          *int64   // when the next message needs attention, if that is within scanAhead and fewer were seen than asked for
+	undeliverable []string         // the IDs of messages that must end
+	tells         *bool            // whether the topic tells of acks; nil where there is no such topic or its delivery is paused
+	bounded       bool             // the topic is
+	keyed         bool             // the topic has keys
+	left          *int64           // of a topic with keys: from when on more is to be looked at at once, in ms
+	places        map[string]int64 // of a topic with keys: the places of ds in the order of the claim
+	most          int              // how many messages it was to lease at most
+	full          bool             // the topic has as many leases as it may
+	blocked       *int64           // when to ask again, in ms, if the bounds have let no lease begin
+	next          *int64           // when the next message needs attention, if that is within scanAhead and fewer were seen than asked for
 	ds            []punctual.Delivery
 	unreadable    []error // one for each message that was leased and cannot be read
 }
@@ -350,7 +353,7 @@ func (cs *claims) claimSome(ctx context.Context, c punctual.Claim, topic string,
 	switch {
 	case got.blocked != nil:
 		at = *got.blocked
-	case got.seen == got.most || got.taken < got.seen || got.full: // there may be more
+	case got.seen == got.most || got.taken < got.seen || got.full || got.left != nil: // there may be more
 		at = got.micros / 1000
 	}
 	cs.waits.endRead(topic, readResult{at: at, scanStart: got.scanStart(seen.scanStart), paused: got.paused(), full: got.full || got.blocked != nil, blocked: got.blocked != nil}, seen)
@@ -377,7 +380,7 @@ func (g *claimed) bytes() (n int64) {
 // and sets the ends of the leases.
 func (g *claimed) sort() {
 	slices.SortFunc(g.ds, func(a, b punctual.Delivery) int {
-		return cmp.Or(a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(g.places[a.ID], g.places[b.ID]), a.LeaseUntil.Compare(b.LeaseUntil), strings.Compare(a.ID, b.ID))
 	})
 	for i := range g.ds {
 		g.ds[i].LeaseUntil = storekit.FromMillis(*g.until)
@@ -398,6 +401,9 @@ func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string,
 		ms := storekit.CeilDuration(c.Lease)
 		length = &ms
 	}
+	if cs.db.keyed.has(topic) {
+		return cs.claimKeyed(ctx, c, topic, in, limit, room, length, limited)
+	}
 	var got *claimed
 	bounded := cs.db.bounded.has(topic)
 	err := cs.db.write(ctx, func() *step {
@@ -415,32 +421,90 @@ func (cs *claims) claimSpan(ctx context.Context, c punctual.Claim, topic string,
 		return x.add(statement, args, func(rows scanner) error { return got.scan(rows, topic) })
 	})
 	if bounded && errors.Is(err, errLockTimeout) {
-		micros := cs.db.clock.guess()
-		again := micros/1000 + boundWait.Milliseconds()
-		return &claimed{micros: micros, bounded: true, tells: new(bool), blocked: &again}, nil
+		return cs.behindOthers(), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	cs.db.clock.hear(got.micros)
-	if got.tells != nil {
-		cs.db.acks.learn(topic, *got.tells)
-		cs.db.bounded.learn(topic, got.bounded)
-		if got.bounded != bounded {
-			return cs.claimSpan(ctx, c, topic, in, limit, room, limited)
-		}
+	if cs.learn(topic, got) && (got.bounded != bounded || got.keyed) {
+		return cs.claimSpan(ctx, c, topic, in, limit, room, limited)
 	}
+	return got, cs.endFound(ctx, c, topic, in, limit, got)
+}
+
+// behindOthers is the answer of a claim of a topic that is bounded, when other claims take long.
+func (cs *claims) behindOthers() *claimed {
+	micros := cs.db.clock.guess()
+	again := micros/1000 + boundWait.Milliseconds()
+	return &claimed{micros: micros, bounded: true, tells: new(bool), blocked: &again}
+}
+
+// learn takes in what a claim says of the clock and of its topic. It reports whether there is the
+// topic, and its delivery is not paused.
+func (cs *claims) learn(topic string, got *claimed) bool {
+	cs.db.clock.hear(got.micros)
+	if got.paused() {
+		return false
+	}
+	cs.db.acks.learn(topic, *got.tells)
+	cs.db.bounded.learn(topic, got.bounded)
+	cs.db.keyed.learn(topic, got.keyed)
+	return true
+}
+
+// endFound ends what a claim of up to limit has found undeliverable.
+func (cs *claims) endFound(ctx context.Context, c punctual.Claim, topic string, in span, limit int, got *claimed) error {
 	cs.damage.met(got.unreadable, cs.opt.Logger)
 	if len(got.undeliverable) > 0 {
 		// If this fails, a later claim finds them again.
-		if len(c.IDs) > 0 {
+		if len(c.IDs) > 0 || got.keyed {
 			limit = undeliverableAhead // so that those behind them stay
 		}
 		if err := cs.endUndeliverable(ctx, topic, got, limit, in); err != nil && len(got.ds) == 0 {
-			return nil, err
+			return err
 		}
 	}
-	return got, nil
+	return nil
+}
+
+// claimKeyed is claimSpan for a topic with keys. Only claims lease, one after the other, so each
+// sees all leases of the others. A change that it does not see, because another transaction commits
+// it meanwhile, has left a row in the table key that the claim does not see either, so the next
+// claim looks at that key again.
+func (cs *claims) claimKeyed(ctx context.Context, c punctual.Claim, topic string, in span, limit int, room int64, length *int64, limited bool) (got *claimed, err error) {
+	var places map[string]int64 // of the messages in the order of the claim
+	err = cs.db.write(ctx, func() *step {
+		got, places = &claimed{}, make(map[string]int64)
+		e := cs.db.epoch.Load()
+		args := cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until, c.IDs)
+		x := cs.limit(limited).add("claim_lock", []any{cs.db.class, topic, lockTimeoutOf(boundWait)}, nil)
+		return x.add("claim_keyed", args, func(rows scanner) error {
+			var n, turn *int64
+			before := len(got.ds)
+			err := got.scan(rows, topic, &got.left, &n, &turn)
+			for i := range got.ds[before:] {
+				d := &got.ds[before+i]
+				if places[d.ID] = *n; turn != nil {
+					d.Turn = storekit.FromMillis(max(*turn, d.Due.UnixMilli()))
+				}
+			}
+			return err
+		})
+	})
+	if errors.Is(err, errLockTimeout) {
+		return cs.behindOthers(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cs.learn(topic, got) && !got.keyed {
+		return cs.claimSpan(ctx, c, topic, in, limit, room, limited)
+	}
+	got.places = places
+	if len(got.undeliverable) > 0 && got.left == nil { // others of their keys may come next
+		got.left = &in.from
+	}
+	return got, cs.endFound(ctx, c, topic, in, limit, got)
 }
 
 // scanBack is how far a reading leaves the scan start behind the clock at least, because the pushes
@@ -462,7 +526,9 @@ func (g *claimed) scanStart(from int64) int64 {
 	switch {
 	case g.taken < g.seen || len(g.undeliverable) > 0:
 		return from
-	case g.seen == 0:
+	case g.keyed && g.left != nil:
+		return max(from, min(*g.left, behind(g.micros)))
+	case g.keyed || g.seen == 0:
 		return behind(g.micros)
 	}
 	return min(g.last(from), behind(g.micros))
@@ -536,17 +602,19 @@ func (cs *claims) endMessages(ctx context.Context, topic string, ids []string) e
 
 // scan reads a row of claim.sql. It puts the place of the message in its topic into LeaseUntil, by
 // which claimSome sorts the messages before it sets the end of the lease.
-func (g *claimed) scan(rows scanner, topic string) error {
+func (g *claimed) scan(rows scanner, topic string, more ...any) error {
 	var id *string
 	var place, due, first, created, expires *int64
-	var drop, bounded *bool
+	var drop, bounded, keyed *bool
 	var attempts, most *int32
 	var headers, body, attributes []byte
 	var failures [][]byte
-	err := rows.Scan(&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.tells, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
+	err := rows.Scan(append([]any{
+		&g.micros, &g.until, &g.token, &g.seen, &g.taken, &g.undeliverable, &g.tells, &g.next, &place, &id, &due, &first, &created, &expires, &drop,
 		&attempts, &most, &headers, &body, &failures, &attributes,
-		&bounded, &g.most, &g.full, &g.blocked)
-	g.bounded = orZero(bounded)
+		&bounded, &keyed, &g.most, &g.full, &g.blocked,
+	}, more...)...)
+	g.bounded, g.keyed = orZero(bounded), orZero(keyed)
 	if err != nil || id == nil {
 		return err
 	}

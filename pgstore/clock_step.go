@@ -229,6 +229,7 @@ func (st *stepping) carryMessages(ctx context.Context, topic string, ids []strin
 		for _, r := range l.rows {
 			if last && r.live && r.Since > l.now && over.Carry(&r.Message) {
 				write.updated, write.failures = append(write.updated, r), append(write.failures, nil)
+				write.keyed = append(write.keyed, l.keyed([]messageName{r.messageName})...)
 				if over.Moves(r.leasedAt) {
 					leased = append(leased, r)
 				}

@@ -52,6 +52,7 @@ type database struct {
 	defaults []any       // the settings of a new topic, as arguments of topic_create.sql; never changed
 	acks     knownTopics // those that tell of acks (punctual.EventAcked), where an ack takes a transaction that stores the event
 	bounded  knownTopics // those with MaxLeases or MaxRate, where a claim is claim_bounded
+	keyed    knownTopics // those with keys, where a claim is turns and claim_keyed
 }
 
 // step is one message of statements to the server, with what is to be done with their rows.

@@ -60,6 +60,13 @@ package pgstore
 // (topicSettings.beginBounds). Where a bound has stopped a claim that waits, only notice of room
 // wakes it, or the time at which the rate allows a lease or a lease runs out (waits.notice).
 //
+// Claims of a topic with keys hold that lock, too, and they alone decide which message of a key
+// comes next. Whoever else changes a message of a key only adds a row to the table key, from which
+// claims learn at which keys to look and when (claim.sql, look.sql; docs/format-postgres.md). So
+// pushes and acks of one key do not wait for each other, and no change is missed whatever commits
+// meanwhile. The sweep looks for keys at which no claim would look, which would be an error in the
+// program.
+//
 // A token is the epoch of the store, the number of the claim and some random bits. The epoch rises
 // when the server or its timeline changes, so that no token is given twice when a standby takes
 // over without the last claims (epoch.go, claim.sql).
@@ -137,5 +144,5 @@ package pgstore
 // # Locks
 //
 // waits.mu guards the topics that are waited for, and is taken before the other locks of the
-// package. Which topics tell of acks or are bounded (knownTopics) is read without a
+// package. Which topics tell of acks, are bounded or have keys (knownTopics) is read without a
 // lock.

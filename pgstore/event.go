@@ -60,7 +60,7 @@ func (c *changes) addEvents(x *step) *step {
 	}
 	topics := topicsOf(c.events)
 	c.db.addShare(x, topics, heldAlone)
-	x.add("topic_create", append([]any{withParents(topics)}, c.db.defaults...), nil)
+	c.db.addCreate(x, withParents(topics), nil)
 	return x.add("events", c.db.eventArgs(c.events), nil)
 }
 
@@ -91,7 +91,7 @@ func (w *callersTransaction) tell(ctx context.Context, _ stepper, c *changes) er
 		if err := w.send(ctx, x); err != nil || len(missing) == 0 {
 			return err
 		}
-		if err := w.s.topics.create(ctx, w, missing, 0); err != nil {
+		if err := w.s.topics.create(ctx, w, missing, nil, 0); err != nil {
 			return err
 		}
 		left = slices.DeleteFunc(slices.Clone(left), func(t toldEvent) bool { return !slices.Contains(missing, t.topic()) })
@@ -106,7 +106,7 @@ func (w *waits) told(events []toldEvent, room ...string) {
 		come.add(t.topic(), storekit.Millis(t.event.At))
 	}
 	for _, topic := range room {
-		come.add(topic+roomMark, w.s.db.clock.guess()/1000)
+		w.addRoom(&come, topic)
 	}
 	w.notify(come)
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,14 +72,19 @@ func (f *followUps) bytes(i int) (n int) {
 	return n
 }
 
-// topics returns the topics of the follow-ups of a part, each once.
-func (f *followUps) topics(part []int) []string {
-	var all []int
+// ofAll returns the indices in push of the follow-ups of a part.
+func (f *followUps) ofAll(part []int) (all []int) {
 	for _, i := range part {
 		all = append(all, f.of(i)...)
 	}
-	return f.push.topics(all)
+	return all
 }
+
+// topics returns the topics of the follow-ups of a part, each once.
+func (f *followUps) topics(part []int) []string { return f.push.topics(f.ofAll(part)) }
+
+// topicsOfKeys returns the topics of those follow-ups of a part that have keys.
+func (f *followUps) topicsOfKeys(part []int) []string { return f.push.topicsOfKeys(f.ofAll(part)) }
 
 // decide adds to write what becomes of the follow-ups of the i-th settlement, for which
 // lifecycle.Settle has returned no error. It returns the indices in push of those that are to be
@@ -92,7 +98,7 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 	for j, k := range f.of(i) {
 		n := &x.Then[j]
 		due, err := storekit.DueAt(time.UnixMicro(l.micros), n.Due, n.Delay)
-		if err != nil {
+		if err = cmp.Or(err, storekit.CheckKeyed(n, l.settings[n.Topic])); err != nil {
 			return nil, storekit.FollowUpError(j, err)
 		}
 		h := own
@@ -119,6 +125,7 @@ func (f *followUps) decide(i int, l *locked, own lifecycle.Holder, write *change
 		default:
 			r.replaced = n == messageName{x.Topic, x.ID}
 			write.replaced = append(write.replaced, k)
+			write.keyed = append(write.keyed, l.keyed([]messageName{n})...)
 		}
 	}
 	return stored, nil
@@ -166,7 +173,7 @@ func (c *settling) settleWithFollowUps(ctx context.Context, part []int) error {
 		for {
 			unknown, err := c.settleOwn(ctx, lockWait, group)
 			if err == nil && len(unknown) > 0 {
-				err = c.s.topics.create(ctx, ownTransactions{c.s}, unknown, lockWait)
+				err = c.s.topics.create(ctx, ownTransactions{c.s}, unknown, c.then.topicsOfKeys(group), lockWait)
 			}
 			switch {
 			case errors.Is(err, errLockTimeout):
@@ -267,7 +274,7 @@ func (f *followUps) insert(ctx context.Context, to stepper, all []int) (rows []s
 		return nil, nil
 	}
 	got := newInserted()
-	if err := to.send(ctx, f.s.db.step().add("push", append(f.push.args(all), true), got.scan)); err != nil {
+	if err := to.send(ctx, f.push.addStatement(f.s.db.step(), "push", all, f.push.keyed(all), got.scan, true)); err != nil {
 		return nil, err
 	}
 	for row := range got.due {

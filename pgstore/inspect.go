@@ -76,7 +76,7 @@ func scanInfo(rows scanner, topic string, micros *int64) (punctual.Info, error) 
 	var failures [][]byte
 	var reason *string
 	err := rows.Scan(micros, &i.ID, &r.Due, &first, &created, &expires, &i.DropExpired, &i.Attempt, &i.MaxAttempts, &headers, &i.Body, &failures,
-		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &attributes)
+		&visibleAt, &r.Token, &i.CancelRequested, &diedAt, &reason, &attributes, &i.Waiting)
 	if err != nil {
 		return i, err
 	}
@@ -232,7 +232,7 @@ func (i *inspector) stats(ctx context.Context, topic *string) (all []punctual.To
 			var t punctual.TopicStats
 			var text []byte
 			var next *int64
-			err := rows.Scan(&t.Topic, &text, &t.Scheduled, &t.Ready, &t.Leased, &t.Dead, &next)
+			err := rows.Scan(&t.Topic, &text, &t.Scheduled, &t.Ready, &t.Leased, &t.Dead, &next, &t.Waiting)
 			if err != nil {
 				return err
 			}

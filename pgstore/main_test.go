@@ -121,7 +121,7 @@ func emptySchema(t testing.TB, pool *pgxpool.Pool) string {
 // empty deletes the few rows of a test, so that plans stay valid, and truncates once many have been
 // deleted.
 func (x *spareSchema) empty(ctx context.Context, pool *pgxpool.Pool) error {
-	tables := []string{"punctual.message", "punctual.finished", "punctual.topic", "punctual.dropped_topic", "punctual.rate"}
+	tables := []string{"punctual.message", "punctual.finished", "punctual.topic", "punctual.dropped_topic", "punctual.rate", "punctual.key"}
 	text := "UPDATE punctual.store SET clock = 0, steps = 0; UPDATE punctual.clock_step SET steps = 0, carried = true;"
 	for _, table := range tables {
 		text += "DELETE FROM " + table + ";"

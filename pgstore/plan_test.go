@@ -28,15 +28,19 @@ var inOrder = map[string][]access{
 	"claim":                   {{"message_visible", "visible_at"}},
 	"claim_bounded":           {{"message_visible", "visible_at"}, {"message_counted", "topic"}},
 	"claim_bounded_named":     {{"message_counted", "topic"}},
+	"claim_keyed":             {{"message_counted", "topic"}, {"message_key", "key = "}},
+	"ack_keyed":               {{"message_key", "key = "}},
+	"key_note":                {{"message_key", "key = "}},
+	"get":                     {{"message_key", "key = "}},
 	"undeliverable":           {{"message_visible", "visible_at"}},
 	"step_page":               {{"message_visible", "visible_at"}},
-	"next_due":                {{"message_visible", "visible_at"}},
-	"topic_heads":             {{"message_visible", "visible_at"}},
-	"list_scheduled":          {{"message_visible", "visible_at"}},
-	"list_leased":             {{"message_visible", "visible_at"}},
-	"list_ready":              {{"message_visible", "visible_at"}},
-	"list_dead":               {{"message_died", "died_at"}},
-	"list_dead_reason":        {{"message_reason", "reason"}},
+	"next_due":                {{"message_visible", "visible_at"}, {"message_key", "key = "}, {"message_counted", "visible_at"}},
+	"topic_heads":             {{"message_visible", "visible_at"}, {"message_key", "key = "}, {"message_counted", "visible_at"}},
+	"list_scheduled":          {{"message_visible", "visible_at"}, {"message_key", "key = "}},
+	"list_leased":             {{"message_visible", "visible_at"}, {"message_key", "key = "}},
+	"list_ready":              {{"message_visible", "visible_at"}, {"message_key", "key = "}},
+	"list_dead":               {{"message_died", "died_at"}, {"message_key", "key = "}},
+	"list_dead_reason":        {{"message_reason", "reason"}, {"message_key", "key = "}},
 	"list_finished":           {{"finished_forget", "forget_at"}},
 	"purge_live":              {{"message_pkey", "id > "}},
 	"purge_dead":              {{"message_died", "died_at"}},
@@ -50,8 +54,9 @@ var inOrder = map[string][]access{
 	"topic_swept":             {{"message_pkey", "topic"}, {"message_visible", "topic"}, {"finished_pkey", "topic"}, {"finished_forget", "topic"}},
 }
 
-// readsAll are statements that read all messages or finished records of a topic, or of all topics.
-var readsAll = []string{"check", "check_coded", "check_finished", "count_leases", "forecast", "stats", "step_kept", "survey", "topic_needed"}
+// readsAll are statements that read all messages or finished records of a topic, or of all topics,
+// and keys_heal, which reads messages of one key after the other, up to a thousand.
+var readsAll = []string{"check", "check_coded", "check_finished", "check_keys", "count_leases", "key_look", "key_places", "keys_heal", "forecast", "stats", "step_kept", "survey", "topic_needed"}
 
 // TestPlans: whatever the server believes about the size of the tables, the plan that it keeps
 // leads to each message and finished record by an index or by its place, unless the statement is
@@ -69,6 +74,7 @@ func TestPlans(t *testing.T) {
 	run(t, conn, inSchema("ALTER TABLE punctual.message SET (autovacuum_enabled = off)", s.opt.Schema))
 	run(t, conn, inSchema("ALTER TABLE punctual.finished SET (autovacuum_enabled = off)", s.opt.Schema))
 	run(t, conn, inSchema("ALTER TABLE punctual.topic SET (autovacuum_enabled = off)", s.opt.Schema))
+	run(t, conn, inSchema("ALTER TABLE punctual.key SET (autovacuum_enabled = off)", s.opt.Schema))
 	for _, state := range []struct {
 		name    string
 		rows    int
@@ -83,7 +89,7 @@ func TestPlans(t *testing.T) {
 	} {
 		run(t, conn, fillTables(s, state.rows))
 		if state.analyse {
-			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.finished, punctual.topic", s.opt.Schema))
+			run(t, conn, inSchema("VACUUM ANALYZE punctual.message, punctual.finished, punctual.topic, punctual.key", s.opt.Schema))
 		}
 		for name := range s.db.sql {
 			if name != "level" && name != "step_lock" && (!slices.Contains(fragments, name) || name == "clock" || name == "named") && !slices.Contains(readsAll, name) {
@@ -266,9 +272,10 @@ func fillTables(s *Store, rows int) string {
 	return inSchema(fmt.Sprintf(`
 		INSERT INTO punctual.topic (name, settings, lease, max_attempts, dedupe_window, dead_retention, push_paused, delivery_paused)
 		SELECT n, '', 1, 1, 0, 0, false, false FROM generate_series(1, %d) AS n ON CONFLICT DO NOTHING;
-		INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, died_at, reason, forget_at)
+		INSERT INTO punctual.key (topic, key, at) SELECT n %% 3 + 1, n %% 7, n FROM generate_series(1, %[1]d) AS n;
+		INSERT INTO punctual.message (topic, id, visible_at, due, first_due, created, died_at, reason, forget_at, key, place, arrival)
 		SELECT n %% 3 + 1, n, CASE WHEN n %% 10 > 1 THEN n END, n, n, n, CASE n %% 10 WHEN 0 THEN n END, CASE n %% 10 WHEN 0 THEN 'discarded' END,
-		       CASE n %% 10 WHEN 1 THEN n END FROM generate_series(1, %[1]d) AS n ON CONFLICT DO NOTHING;
+		       CASE n %% 10 WHEN 1 THEN n END, n %% 7, CASE WHEN n %% 10 > 1 THEN n END, n FROM generate_series(1, %[1]d) AS n ON CONFLICT DO NOTHING;
 		INSERT INTO punctual.finished (topic, id, outcome, created, first_due, due, ended_at, forget_at, attempts)
 		SELECT n %% 3 + 1, n, 'acked', n, n, n, n, n, 1 FROM generate_series(1, %[1]d) AS n ON CONFLICT DO NOTHING`, rows), s.opt.Schema)
 }
@@ -346,6 +353,8 @@ func (n planNode) problem(statement string) string {
 		return ""
 	case (n.Relation == "message" || n.Relation == "finished") && !n.leadsTo(statement):
 		return "reads more of the table than it needs"
+	case n.Relation == "key" && !strings.Contains(n.Condition, "topic = "):
+		return "reads all keys"
 	case n.Relation == "topic" && n.Condition == "" && statement != "topics_past_retention" && statement != "topic_heads" && statement != "new_companions": // which reads the last one
 		return "reads all topics"
 	}

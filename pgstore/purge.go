@@ -112,6 +112,9 @@ func (p *purging) step(ctx context.Context, at *purged) (next *purged, err error
 	next, err = p.r.purgeSome(ctx, statement, args)
 	if err == nil {
 		p.total += int64(len(next.ids))
+		if orZero(next.keyed) {
+			p.r.db.keyed.learn(p.q.Topic, true)
+		}
 	}
 	return next, err
 }
@@ -123,6 +126,7 @@ type purged struct {
 	number  *int32   // of the topic
 	ids     []string // of the messages that were locked
 	fitting int64    // how many were to be locked
+	keyed   *bool    // their keys are to be looked at
 }
 
 // passedBy reports whether a step has left messages that others had locked, or have just changed.
@@ -136,12 +140,17 @@ func (r *remover) purgeSome(ctx context.Context, statement string, args []any) (
 	err = r.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		found = &purged{}
 		x := r.db.step().add(statement, r.db.writing(args...), func(rows scanner) error {
-			return rows.Scan(&micros, &found.died, &found.last, &found.number, &found.ids, &found.fitting)
+			return rows.Scan(&micros, &found.died, &found.last, &found.number, &found.ids, &found.fitting, &found.keyed)
 		})
 		if err := tx.send(ctx, x); err != nil || len(found.ids) == 0 {
 			return nil, err
 		}
-		return r.db.step().add("remove", []any{slices.Repeat([]int32{*found.number}, len(found.ids)), found.ids}, nil), nil
+		numbers := slices.Repeat([]int32{*found.number}, len(found.ids))
+		x = r.db.step()
+		if orZero(found.keyed) {
+			x.add("key_note", r.db.writing(numbers, found.ids), nil)
+		}
+		return x.add("remove", []any{numbers, found.ids}, nil), nil
 	})
 	if err == nil {
 		r.db.clock.hear(micros)

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ func newPushing(s *Store, ms []punctual.NewMessage) *pushing {
 	for i := range ms {
 		m, r := &ms[i], &p.out[i]
 		r.ID, r.Topic = m.ID, m.Topic
-		if r.Err = cmp.Or(storekit.CheckPush(m, s.opt.MaxBody), storekit.CheckNoKey(m)); r.Err != nil {
+		if r.Err = storekit.CheckPush(m, s.opt.MaxBody); r.Err != nil {
 			continue
 		}
 		if _, r.Err = storekit.DueAt(now, m.Due, m.Delay); r.Err != nil {
@@ -152,16 +151,24 @@ type stepper interface {
 func (p *pushing) push(ctx context.Context, w transactor, part []int) (left []int, err error) {
 	for left = part; len(left) > 0; {
 		free, inUse := p.byCondition(left)
-		got, err := p.insert(ctx, w, free)
+		ofKeys := p.keyed(free) // whether the statement stores messages of topics with keys
+		got, err := p.insert(ctx, w, free, ofKeys)
 		if err != nil {
 			return left, err
 		}
-		var unknown, telling []int
+		var unknown, telling, again []int
 		for _, i := range free {
-			switch paused, there := got.paused[p.ms[i].Topic]; {
+			m := &p.ms[i]
+			keyed := got.keyed[m.Topic]
+			switch paused, there := got.paused[m.Topic]; {
 			case p.took(i, got, punctual.PushStored):
 			case !there:
 				unknown = append(unknown, i)
+			case m.Key != "" && !keyed:
+				p.reset(i, storekit.CheckKeyed(m, &punctual.Settings{}))
+			case keyed && !ofKeys:
+				p.s.db.keyed.learn(m.Topic, true)
+				again = append(again, i)
 			case paused:
 				p.reset(i, storekit.PausedError(p.ms[i].Topic))
 			case got.tells[p.ms[i].Topic]:
@@ -171,22 +178,44 @@ func (p *pushing) push(ctx context.Context, w transactor, part []int) (left []in
 			}
 		}
 		rest, err := p.insertAndTell(ctx, w, telling)
+		if err == nil {
+			unknown, err = p.refuseKeys(ctx, w, unknown)
+		}
 		if err != nil {
-			return slices.Concat(unknown, inUse, telling), err
+			return slices.Concat(unknown, again, inUse, telling), err
 		}
 		inUse = append(inUse, rest...)
 		gone, err := p.pushInUse(ctx, w, inUse)
 		if err != nil {
-			return append(unknown, inUse...), err
+			return slices.Concat(unknown, again, inUse), err
 		}
-		left = append(unknown, gone...)
+		left = slices.Concat(unknown, again, gone)
 		if len(unknown) > 0 {
-			if err := p.s.topics.create(ctx, w, p.topics(unknown), p.lockWait); err != nil {
+			if err := p.s.topics.create(ctx, w, p.topics(unknown), p.topicsOfKeys(unknown), p.lockWait); err != nil {
 				return left, err
 			}
 		}
 	}
 	return nil, nil
+}
+
+// refuseKeys refuses those of the messages whose topics do not exist that have a key, although the
+// topic of which theirs is a companion exists and has no keys. It returns the others.
+func (p *pushing) refuseKeys(ctx context.Context, w transactor, unknown []int) ([]int, error) {
+	parents := slices.DeleteFunc(withParents(p.topicsOfKeys(unknown)), isCompanion)
+	if len(parents) == 0 {
+		return unknown, nil
+	}
+	l := p.s.db.newLocked()
+	err := w.write(ctx, func() *step { return p.s.db.step().add("clock_and_settings", p.s.db.writing(parents), l.readSettings) })
+	if err != nil {
+		return unknown, err
+	}
+	return slices.DeleteFunc(slices.Clone(unknown), func(i int) bool {
+		parent, _ := storekit.Companion(p.ms[i].Topic)
+		p.reset(i, storekit.CheckKeyed(&p.ms[i], l.settings[parent]))
+		return p.out[i].Err != nil
+	}), nil
 }
 
 // byCondition divides messages into those that are to be stored if their ID is free, and those that
@@ -221,6 +250,7 @@ func (p *pushing) reset(i int, err error) {
 type inserted struct {
 	micros  int64
 	numbers map[string]int32 // of the topics that exist
+	keyed   map[string]bool  // of the same topics: whether they have keys
 	paused  map[string]bool  // of the same topics: whether they take no pushes
 	tells   map[string]bool  // of the same topics: whether they tell of pushes
 	due     map[stored]int64 // the due times, in ms, of the messages that were stored
@@ -236,16 +266,16 @@ type stored struct {
 func (g *inserted) scan(rows scanner) error {
 	var number int32
 	var topic, id *string
-	var paused, tells *bool
+	var paused, tells, keyed *bool
 	var due *int64
-	if err := rows.Scan(&g.micros, &number, &topic, &paused, &tells, &id, &due); err != nil {
+	if err := rows.Scan(&g.micros, &number, &topic, &paused, &tells, &keyed, &id, &due); err != nil {
 		return err
 	}
 	if id != nil {
 		g.due[stored{number, *id}] = *due
 		return nil
 	}
-	g.numbers[*topic], g.paused[*topic], g.tells[*topic] = number, *paused, *tells
+	g.numbers[*topic], g.paused[*topic], g.tells[*topic], g.keyed[*topic] = number, *paused, *tells, *keyed
 	return nil
 }
 
@@ -253,19 +283,19 @@ func (g *inserted) scan(rows scanner) error {
 // them, and whose ID is free. Where the store has made all IDs it uses push_new.sql, which does not
 // look whether they are free. In a transaction of the caller's it uses push.sql in any case,
 // because with push_new.sql an ID that is in use after all would abort that transaction.
-func (p *pushing) insert(ctx context.Context, w transactor, part []int) (*inserted, error) {
+func (p *pushing) insert(ctx context.Context, w transactor, part []int, ofKeys bool) (*inserted, error) {
 	got := newInserted()
 	if len(part) == 0 {
 		return got, nil
 	}
 	if p.prove == nil && !slices.ContainsFunc(part, p.chosen) {
-		if got, err := p.insertNew(ctx, w, part); !errors.Is(err, errInUse) {
+		if got, err := p.insertNew(ctx, w, part, ofKeys); !errors.Is(err, errInUse) {
 			return got, err
 		}
 	}
 	err := w.write(ctx, func() *step {
 		got = newInserted()
-		return p.share(part).add("push", append(p.args(part), false), got.scan)
+		return p.addStatement(p.share(part), "push", part, ofKeys, got.scan, false)
 	})
 	if err != nil {
 		return nil, err
@@ -279,13 +309,11 @@ func (p *pushing) chosen(i int) bool { return p.ms[i].ID != "" }
 
 // insertNew is insert for messages whose IDs the store has made. It returns errInUse, and has
 // stored nothing, if one of the IDs is in use all the same.
-func (p *pushing) insertNew(ctx context.Context, w transactor, part []int) (got *inserted, err error) {
+func (p *pushing) insertNew(ctx context.Context, w transactor, part []int, ofKeys bool) (got *inserted, err error) {
 	var number int // of the messages that the statement has stored
 	err = w.write(ctx, func() *step {
 		got, number = newInserted(), 0
-		return p.share(part).add("push_new", append(p.args(part), false), func(rows scanner) error {
-			return got.scanTopic(rows, &number)
-		})
+		return p.addStatement(p.share(part), "push_new", part, ofKeys, func(rows scanner) error { return got.scanTopic(rows, &number) }, false)
 	})
 	if err != nil {
 		return nil, err
@@ -293,7 +321,7 @@ func (p *pushing) insertNew(ctx context.Context, w transactor, part []int) (got 
 	p.s.db.clock.hear(got.micros)
 	for _, i := range part {
 		topic := p.ms[i].Topic
-		if paused, there := got.paused[topic]; !there || paused || got.tells[topic] {
+		if paused, there := got.paused[topic]; !there || paused || got.tells[topic] || got.keyed[topic] && !ofKeys || p.ms[i].Key != "" && !got.keyed[topic] {
 			continue
 		}
 		if due, err := storekit.DueAt(time.UnixMicro(got.micros), p.ms[i].Due, p.ms[i].Delay); err == nil {
@@ -310,16 +338,16 @@ func (p *pushing) insertNew(ctx context.Context, w transactor, part []int) (got 
 func (g *inserted) scanTopic(rows scanner, number *int) error {
 	var topic int32
 	var name string
-	var paused, tells bool
-	if err := rows.Scan(&g.micros, &topic, &name, &paused, &tells, number); err != nil {
+	var paused, tells, keyed bool
+	if err := rows.Scan(&g.micros, &topic, &name, &paused, &tells, &keyed, number); err != nil {
 		return err
 	}
-	g.numbers[name], g.paused[name], g.tells[name] = topic, paused, tells
+	g.numbers[name], g.paused[name], g.tells[name], g.keyed[name] = topic, paused, tells, keyed
 	return nil
 }
 
 func newInserted() *inserted {
-	return &inserted{numbers: make(map[string]int32), paused: make(map[string]bool), tells: make(map[string]bool), due: make(map[stored]int64)}
+	return &inserted{numbers: make(map[string]int32), keyed: make(map[string]bool), paused: make(map[string]bool), tells: make(map[string]bool), due: make(map[stored]int64)}
 }
 
 // insertAndTell is insert for messages of topics that tell of pushes, in one transaction with the
@@ -333,7 +361,7 @@ func (p *pushing) insertAndTell(ctx context.Context, w transactor, part []int) (
 	err = w.transact(ctx, func(ctx context.Context, to stepper) error {
 		rest = nil
 		got, l := newInserted(), p.s.db.newLocked()
-		x := p.share(part).add("push", append(p.args(part), true), got.scan)
+		x := p.addStatement(p.share(part), "push", part, p.keyed(part), got.scan, true)
 		if err := to.send(ctx, x.add("clock_and_settings", p.s.db.writing(p.topics(part)), l.readSettings)); err != nil {
 			return err
 		}
@@ -386,6 +414,33 @@ func (p *pushing) took(i int, got *inserted, status punctual.PushStatus) bool {
 	return false
 }
 
+// keyed reports whether the messages may be of topics with keys, so that they are stored by the
+// statements for these.
+func (p *pushing) keyed(part []int) bool {
+	return slices.ContainsFunc(part, func(i int) bool { return p.ms[i].Key != "" || p.s.db.keyed.has(p.ms[i].Topic) })
+}
+
+// topicsOfKeys returns the topics of those of the messages that have keys.
+func (p *pushing) topicsOfKeys(part []int) []string {
+	return p.topics(slices.DeleteFunc(slices.Clone(part), func(i int) bool { return p.ms[i].Key == "" }))
+}
+
+// addStatement adds push.sql, push_new.sql or replace.sql to a step, or, with ofKeys, what takes
+// its place for topics with keys. more are the arguments that follow those of args.
+func (p *pushing) addStatement(x *step, statement string, part []int, ofKeys bool, each func(scanner) error, more ...any) *step {
+	args := append(p.args(part), more...)
+	if ofKeys {
+		keys := make([]*string, len(part))
+		for at, i := range part {
+			if p.ms[i].Key != "" {
+				keys[at] = &p.ms[i].Key
+			}
+		}
+		statement, args = statement+"_keyed", append(args, keys)
+	}
+	return x.add(statement, args, each)
+}
+
 // args returns the arguments that push.sql, push_new.sql and replace.sql share: all of replace.sql,
 // and all but the last one of the others.
 func (p *pushing) args(part []int) []any {
@@ -425,18 +480,25 @@ func (p *pushing) args(part []int) []any {
 	return p.s.db.writing(topics, ids, dues, delays, attempts, drops, expires, headers, bodies, remember, attributes)
 }
 
-// create makes those of the topics that do not exist, and the topics that they are companions
-// of. It waits for another transaction that makes one of them, for lockWait at most unless that is
-// 0. None of them is deleted meanwhile, so no companion stays without its topic.
-func (t *topicSettings) create(ctx context.Context, w transactor, topics []string, lockWait time.Duration) error {
+// create makes those of the topics that do not exist, and the topics that they are companions of.
+// Those that keyed names have keys, and so have companions of a topic that has. It waits for
+// another transaction that makes one of them, for lockWait at most unless that is 0. None of them
+// is deleted meanwhile, so no companion stays without its topic.
+func (t *topicSettings) create(ctx context.Context, w transactor, topics, keyed []string, lockWait time.Duration) error {
 	topics = withParents(topics)
 	err := w.create(ctx, func() *step {
-		return t.db.shareTopics(topics, lockWait).add("topic_create", append([]any{topics}, t.db.defaults...), nil)
+		return t.db.addCreate(t.db.shareTopics(topics, lockWait), topics, keyed)
 	})
 	if err == nil && slices.ContainsFunc(topics, isCompanion) {
 		t.waits.tellOfCompanions()
 	}
 	return err
+}
+
+// addCreate adds the statement that makes topics, with keys those that keyed names, and the topics
+// of which it names a companion.
+func (db *database) addCreate(x *step, topics, keyed []string) *step {
+	return x.add("topic_create", append(append([]any{topics}, db.defaults...), withParents(keyed)), nil)
 }
 
 func isCompanion(name string) bool {
@@ -481,6 +543,8 @@ func (p *pushing) pushInUse(ctx context.Context, w transactor, part []int) (gone
 			switch free := l.rows[p.name(i)] == nil; {
 			case set != nil && set.PushPaused:
 				p.reset(i, storekit.PausedError(p.ms[i].Topic))
+			case storekit.CheckKeyed(&p.ms[i], set) != nil:
+				p.reset(i, storekit.CheckKeyed(&p.ms[i], set))
 			case free && !p.hasIfDue(i):
 				gone = append(gone, i)
 			case p.decide(i, l):
@@ -491,7 +555,9 @@ func (p *pushing) pushInUse(ctx context.Context, w transactor, part []int) (gone
 		}
 		got, x := newInserted(), p.s.db.step()
 		if len(replacing) > 0 {
-			x.add("replace", p.args(replacing), got.scan)
+			keyed := l.keyed(namesOfAll(replacing, p.name))
+			p.s.db.addKeyNote(x, keyed)
+			p.addStatement(x, "replace", replacing, len(keyed) > 0, got.scan)
 		}
 		if absent && p.prove == nil {
 			x.add("durable", p.s.db.writing(), nil)

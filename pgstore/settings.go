@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 const maxPartitions = 1
 
 // abilities are what this store can do with settings.
-var abilities = storekit.CanSet{Partitions: maxPartitions, KeepsFinished: true, Emits: true, BoundsLeases: true}
+var abilities = storekit.CanSet{Partitions: maxPartitions, KeepsFinished: true, Emits: true, BoundsLeases: true, Keys: true}
 
 // Settings returns a topic's settings; see punctual.Inspector.
 func (s *Store) Settings(ctx context.Context, topic string) (punctual.Settings, error) {
@@ -54,7 +55,8 @@ func (s *Store) Configure(ctx context.Context, topic string, patch punctual.Sett
 		if err == nil && patch.DeliveryPaused != nil && !set.DeliveryPaused {
 			s.waits.resumed(topic)
 		}
-		if err == nil && (patch.MaxLeases != nil || patch.MaxRate != nil) {
+		if err == nil && (patch.MaxLeases != nil || patch.MaxRate != nil || set.Keyed) {
+			s.db.keyed.learn(topic, set.Keyed)
 			s.waits.told(nil, topic)
 		}
 		if err == nil && patch.Groups != nil {
@@ -124,11 +126,14 @@ func (t *topicSettings) configureFree(ctx context.Context, topic string, patch p
 	var micros int64
 	err = t.db.transact(ctx, func(ctx context.Context, tx *transaction) (*step, error) {
 		held = nil
-		number, old, wasBounded, err := t.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch))
+		number, old, wasBounded, err := t.lockTopic(ctx, tx, topic, storekit.GroupTopics(topic, &patch), patch.Keyed != nil && *patch.Keyed)
 		if err != nil {
 			return nil, err
 		}
-		if set, err = storekit.ApplySettings(old, patch, abilities); err != nil {
+		if set, err = storekit.ApplySettings(old, patch, abilities); err == nil {
+			err = storekit.CheckKeyedChange(topic, &old, &set)
+		}
+		if err != nil {
 			return nil, err
 		}
 		set = set.Clone()
@@ -160,7 +165,14 @@ func (t *topicSettings) configureFree(ctx context.Context, topic string, patch p
 		if !bounded(&set) && wasBounded {
 			x.add("topic_bounded", []any{topic, false}, nil)
 		}
-		return x.add("topic_change", append([]any{number}, args...), nil), nil
+		x.add("topic_change", append([]any{number}, args...), nil)
+		if set.InOrder != old.InOrder {
+			x.add("lock_wait", []any{lockTimeoutOf(heldAlone)}, nil).add("key_places", []any{number}, nil)
+		}
+		if set.InOrder != old.InOrder || set.MaxKeyLeases != old.MaxKeyLeases || set.MaxKeyRate != old.MaxKeyRate {
+			x.add("key_bounds", keyBounds(number, &set), nil).add("key_look", t.db.writing(number), nil)
+		}
+		return x, nil
 	})
 	if err == nil {
 		t.db.clock.hear(micros)
@@ -174,11 +186,15 @@ func longer(retention, before time.Duration) bool {
 }
 
 // lockTopic locks the row of a topic. If there is no such topic it makes it, and also the topic
-// that it is a companion of, and those of the named companions that there are not.
-func (t *topicSettings) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string) (number int32, set punctual.Settings, bounded bool, err error) {
+// that it is a companion of, and those of the named companions that there are not. keyed makes a
+// topic with keys.
+func (t *topicSettings) lockTopic(ctx context.Context, tx *transaction, topic string, companions []string, keyed bool) (number int32, set punctual.Settings, bounded bool, err error) {
 	topics := withParents(append(companions, topic))
-	x := t.db.shareTopics(topics, 0).
-		add("topic_create", append([]any{topics}, t.db.defaults...), nil).
+	x := t.db.shareTopics(topics, 0)
+	if keyed { // before its companions
+		t.db.addCreate(x, []string{topic}, []string{topic})
+	}
+	x = t.db.addCreate(x, topics, nil).
 		add("topic_lock", []any{topic}, func(rows scanner) (err error) {
 			var text []byte
 			if err := rows.Scan(&number, &text, &bounded); err != nil {
@@ -191,8 +207,8 @@ func (t *topicSettings) lockTopic(ctx context.Context, tx *transaction, topic st
 	return number, set, bounded, err
 }
 
-// settingsArgs returns settings as the arguments of topic_create.sql and topic_change.sql, both of
-// which take one more argument in front.
+// settingsArgs returns settings as the arguments of topic_create.sql and topic_change.sql, which
+// take others beside them.
 func settingsArgs(set punctual.Settings) ([]any, error) {
 	text, err := storekit.EncodeSettings(set)
 	if err != nil {
@@ -202,5 +218,25 @@ func settingsArgs(set punctual.Settings) ([]any, error) {
 		string(text), storekit.CeilDuration(set.Lease), int32(set.MaxAttempts), storekit.CeilDuration(set.DedupeWindow),
 		storekit.CeilDuration(set.DeadRetention), set.PushPaused, set.DeliveryPaused,
 		storekit.CeilDuration(set.FinishedRetention), int32(set.Emit), int32(set.MaxLeases),
+		set.Keyed, set.InOrder,
 	}, nil
+}
+
+// keyBounds returns the arguments of key_bounds.sql.
+func keyBounds(number int32, set *punctual.Settings) []any {
+	leases := set.MaxKeyLeases
+	if set.InOrder {
+		leases = 1
+	}
+	return []any{number, int32(leases), set.MaxKeyRate.Interval(), set.MaxKeyRate.AtOnce()}
+}
+
+// newTopicArgs returns the arguments of topic_create.sql but for the first and the last: the
+// settings of a new topic, and as text those of one with keys.
+func newTopicArgs() ([]any, error) {
+	args, err := settingsArgs(punctual.DefaultSettings())
+	keyed := punctual.DefaultSettings()
+	keyed.Keyed = true
+	text, err2 := storekit.EncodeSettings(keyed)
+	return append(args, string(text)), cmp.Or(err, err2)
 }

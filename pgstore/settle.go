@@ -1,8 +1,8 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/punctualmq/punctual"
@@ -37,7 +37,7 @@ type settling struct {
 func newSettling(s *Store, ss []punctual.Settlement) *settling {
 	c := &settling{s: s, ss: ss, out: make([]error, len(ss))}
 	for i := range ss {
-		c.out[i] = cmp.Or(storekit.CheckSettlement(&ss[i], s.opt.MaxBody), storekit.CheckNoKeys(&ss[i]))
+		c.out[i] = storekit.CheckSettlement(&ss[i], s.opt.MaxBody)
 		if len(ss[i].Then) > 0 && c.then == nil {
 			c.then = newFollowUps(s, ss)
 		}
@@ -90,9 +90,13 @@ func (c *settling) ack(ctx context.Context, part []int) (left []int, err error) 
 	var micros int64
 	var done int
 	var doneTopics, doneIDs []string // the messages that are done, unless all are
-	var counted bool                 // a topic has MaxLeases
+	var counted bool                 // a topic has MaxLeases or keys
+	statement := "ack"
+	if slices.ContainsFunc(topics, c.s.db.keyed.has) {
+		statement = "ack_keyed"
+	}
 	err = c.s.db.write(ctx, func() *step {
-		return c.s.db.step().add("ack", c.s.db.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
+		return c.s.db.step().add(statement, c.s.db.writing(topics, ids, tokens, c.s.opt.DurableAcks), func(rows scanner) error {
 			return rows.Scan(&micros, &done, &doneTopics, &doneIDs, nil, &counted)
 		})
 	})

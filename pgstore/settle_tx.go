@@ -83,7 +83,7 @@ func (c *settling) settleWithin(ctx context.Context, w *callersTransaction, part
 			return err
 		}
 		if len(write.unknown) > 0 {
-			if err := c.s.topics.create(ctx, w, write.unknown, 0); err != nil {
+			if err := c.s.topics.create(ctx, w, write.unknown, c.then.topicsOfKeys(part), 0); err != nil {
 				return err
 			}
 			continue

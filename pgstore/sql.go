@@ -14,13 +14,15 @@ import (
 //go:embed sql/*.sql migrations/*.sql
 var files embed.FS
 
-// statements are the SQL texts for one schema, by the names of their files. The lists whose
-// names end in _back have no file, because loadStatements makes them from others. Neither have
-// claim_bounded, claim_named and claim_bounded_named, which are claim.sql with other lines.
+// statements are the SQL texts for one schema, by the names of their files. The lists whose names
+// end in _back have no file, because loadStatements makes them from others. Neither have those that
+// are another file with other lines: four of claim.sql, and push_keyed, push_new_keyed,
+// replace_keyed and ack_keyed for topics with keys.
 type statements map[string]string
 
-// fragments are the files that stand in others. Of these clock and named are statements as well.
-var fragments = []string{"clock", "info", "finished_columns", "insert", "line", "must_end", "named", "purgeable", "row"}
+// fragments are the files that stand in others, those first that have others in them. Of these
+// clock and named are statements as well.
+var fragments = []string{"turns", "info", "insert", "insert_keyed", "waits", "waiting", "keyed_due", "look", "lost", "key_full", "held_place", "clock", "finished_columns", "line", "must_end", "named", "purgeable", "row"}
 
 // loadStatements reads the statements. In the files the schema is "punctual", and a name between
 // colons, such as :clock:, stands for the text of another file.
@@ -31,10 +33,15 @@ func loadStatements(schema string) statements {
 		panic(fmt.Sprintf("pgstore: the embedded statements cannot be listed: %v", err))
 	}
 	for _, file := range names {
-		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file, "bounded", "named"), schema)
+		all[strings.TrimSuffix(path.Base(file), ".sql")] = inSchema(mustRead(file, "bounded", "named", "keyed"), schema)
 	}
-	for name, except := range map[string][]string{"claim_bounded": {"free", "named"}, "claim_named": {"bounded", "next"}, "claim_bounded_named": {"free", "next"}} {
+	for name, except := range map[string][]string{
+		"claim_bounded": {"free", "named", "keyed"}, "claim_named": {"bounded", "next", "keyed"}, "claim_bounded_named": {"free", "next", "keyed"}, "claim_keyed": {"free", "next", "unkeyed"},
+	} {
 		all[name] = inSchema(mustRead("sql/claim.sql", except...), schema)
+	}
+	for _, name := range []string{"push", "push_new", "insert", "replace", "ack"} {
+		all[name+"_keyed"] = inSchema(mustRead("sql/"+name+".sql", "free"), schema)
 	}
 	for name, text := range all {
 		for _, part := range fragments {
@@ -49,7 +56,7 @@ func loadStatements(schema string) statements {
 }
 
 // mustRead reads an embedded file without its comments, which are for people who read the file and
-// not for the server's log, and without the lines whose comment begins or ends with one of except.
+// not for the server's log, and without the lines whose comment has one of except as a word.
 func mustRead(file string, except ...string) string {
 	text, err := files.ReadFile(file)
 	if err != nil {
@@ -58,8 +65,8 @@ func mustRead(file string, except ...string) string {
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		code, comment, _ := strings.Cut(line, "--")
-		first, last, _ := strings.Cut(strings.TrimSpace(comment), " ")
-		if strings.TrimSpace(code) != "" && !slices.Contains(except, first) && !slices.Contains(except, last) {
+		in := func(word string) bool { return slices.Contains(except, word) }
+		if strings.TrimSpace(code) != "" && !slices.ContainsFunc(strings.Fields(comment), in) {
 			lines = append(lines, strings.TrimRight(code, " \n"))
 		}
 	}

@@ -156,7 +156,7 @@ func newStore(pool *pgxpool.Pool, o *Options) (*Store, error) {
 	s.calls.Name, s.calls.Logger = "postgres store", s.opt.Logger
 	s.db.fail = s.calls.Fail
 	var err error
-	if s.db.defaults, err = settingsArgs(punctual.DefaultSettings()); err != nil {
+	if s.db.defaults, err = newTopicArgs(); err != nil {
 		return nil, err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -283,7 +283,7 @@ func (s *Store) Durability() punctual.Durability {
 // topic, because all are in one database.
 func (s *Store) Abilities(ctx context.Context) (storekit.Abilities, error) {
 	return call(ctx, s, "abilities", "", nil, func() (storekit.Abilities, error) {
-		return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true}, nil
+		return storekit.Abilities{Follow: storekit.ReachAny, Emit: true, BoundsLeases: true, Keys: true}, nil
 	})
 }
 

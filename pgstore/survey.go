@@ -58,18 +58,18 @@ type surveyRow struct {
 	topic                          *string
 	settings                       []byte
 	scheduled, ready, leased, dead *int64
-	next                           *int64
+	next, waiting                  *int64
 	step                           *int32 // nil in a row about a topic
 	n, size                        *int64
 }
 
 func (r *surveyRow) scan(rows scanner, micros *int64) error {
-	return rows.Scan(micros, &r.topic, &r.settings, &r.scheduled, &r.ready, &r.leased, &r.dead, &r.next, &r.step, &r.n, &r.size)
+	return rows.Scan(micros, &r.topic, &r.settings, &r.scheduled, &r.ready, &r.leased, &r.dead, &r.next, &r.waiting, &r.step, &r.n, &r.size)
 }
 
 // stats returns the statistics in a row about a topic.
 func (r *surveyRow) stats(settings *storekit.SettingsReader) (t punctual.TopicStats, err error) {
-	t = punctual.TopicStats{Topic: *r.topic, Scheduled: *r.scheduled, Ready: *r.ready, Leased: *r.leased, Dead: *r.dead}
+	t = punctual.TopicStats{Topic: *r.topic, Scheduled: *r.scheduled, Ready: *r.ready, Leased: *r.leased, Dead: *r.dead, Waiting: *r.waiting}
 	if r.next != nil {
 		t.NextDue = storekit.FromMillis(*r.next)
 	}

@@ -2,9 +2,40 @@ package pgstore
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// keyPlace is a key of a topic, behind which keys are read.
+type keyPlace struct {
+	number int32
+	key    string
+}
+
+// healKeys looks at some keys behind a place, and has claims look at those at which none would look
+// any more, so that an error in the program costs seconds and no message. It returns where the next
+// call goes on.
+func (r *remover) healKeys(ctx context.Context, at keyPlace, log *slog.Logger) (next keyPlace, err error) {
+	var healed []string
+	var micros int64
+	err = r.db.write(ctx, func() *step {
+		return r.db.step().add("keys_heal", r.db.writing(at.number, at.key), func(rows scanner) error {
+			var number *int32
+			var key *string
+			err := rows.Scan(&micros, &number, &key, &healed)
+			next = keyPlace{orZero(number), orZero(key)}
+			return err
+		})
+	})
+	if err != nil {
+		return at, err
+	}
+	if len(healed) > 0 {
+		log.Error("no claim would have looked at some keys of topics any more, whose messages would not have come; claims look now", "keys", healed)
+	}
+	return next, nil
+}
 
 // sweepItems bounds the rows of one kind that one statement of a sweep or a purge removes.
 const sweepItems = 5000

@@ -104,12 +104,12 @@ func sqlArgument(a any) any {
 			}
 			return strconv.FormatInt(*n, 10)
 		})
-	case []*string: // reasons of death, which are words that need no escapes
+	case []*string: // keys, and reasons of death, which are words
 		return array(list, func(s *string) string {
 			if s == nil {
 				return "NULL"
 			}
-			return `"` + *s + `"`
+			return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(*s) + `"`
 		})
 	case [][]byte:
 		return array(list, func(b []byte) string {
@@ -276,8 +276,8 @@ func (w *callersTransaction) proveAbsent(ctx context.Context, l *locked, names [
 	}
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
-	return w.send(ctx, w.s.db.step().
-		add("topic_create", append([]any{unknown}, w.s.db.defaults...), nil). // without the topics that they are companions of, since they go again
+	x := w.s.db.addCreate(w.s.db.step(), unknown, nil) // without the topics that they are companions of, since they go again
+	return w.send(ctx, x.
 		add("absent", []any{topics, ids}, nil).
 		add("absent_back", []any{topics, ids}, nil).
 		add("topics_absent_back", []any{unknown}, nil))

@@ -590,8 +590,8 @@ func (w *waits) pushed(rs []punctual.PushResult) {
 		if r.Status == punctual.PushStored || r.Status == punctual.PushReplaced {
 			come.add(r.Topic, r.Due.UnixMilli())
 		}
-		if r.Status == punctual.PushReplaced && w.s.db.bounded.has(r.Topic) { // perhaps under its lease
-			come.add(r.Topic+roomMark, w.s.db.clock.guess()/1000)
+		if r.Status == punctual.PushReplaced && (w.s.db.bounded.has(r.Topic) || w.s.db.keyed.has(r.Topic)) { // perhaps under its lease
+			w.addRoom(&come, r.Topic)
 		}
 	}
 	w.notify(come)
@@ -645,6 +645,16 @@ func (c *coming) put(topic string, in span) {
 		}
 	}
 	c.topics[topic] = both
+}
+
+// addRoom adds that there may be room for a lease in a topic, and in one of its keys if it has
+// keys.
+func (w *waits) addRoom(c *coming, topic string) {
+	now := w.s.db.clock.guess() / 1000
+	c.add(topic+roomMark, now)
+	if w.s.db.keyed.has(topic) {
+		c.add(topic, now)
+	}
 }
 
 // notify records in this process, and announces to others, from which time on a claim may find

@@ -44,19 +44,24 @@ func (s *Store) watch() {
 	}
 }
 
-// sweeps calls remover.sweep every 30 s (checkEvery) until Close. It has a goroutine of its own,
-// because a sweep may take minutes.
+// sweeps calls remover.sweep and healKeys every 30 s (checkEvery) until Close. It has a goroutine
+// of its own, because a sweep may take minutes.
 func (s *Store) sweeps() {
 	check := time.NewTicker(cmp.Or(s.opt.checkEvery, checkEvery))
 	defer check.Stop()
+	var keys keyPlace
 	for {
 		select {
 		case <-check.C:
 		case <-s.closing:
 			return
 		}
-		if err := s.remover.sweep(s.life); err != nil && s.life.Err() == nil {
-			s.opt.Logger.Debug("postgres store: not all that is past its retention was removed", "error", err)
+		err := s.remover.sweep(s.life)
+		if err == nil {
+			keys, err = s.remover.healKeys(s.life, keys, s.opt.Logger)
+		}
+		if err != nil && s.life.Err() == nil {
+			s.opt.Logger.Debug("postgres store: not all that is past its retention was removed, or not all keys were looked at", "error", err)
 		}
 	}
 }

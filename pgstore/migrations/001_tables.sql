@@ -43,7 +43,12 @@ CREATE TABLE punctual.topic (
     finished_retention bigint NOT NULL DEFAULT 0, -- how long finished records are kept; 0: not at all
     emit            integer NOT NULL DEFAULT 0, -- the bits of punctual.Events
     max_leases      integer NOT NULL DEFAULT 0, -- 0: no bound
-    bounded         boolean NOT NULL DEFAULT false -- claims take effect one after the other, and set message.counted
+    bounded         boolean NOT NULL DEFAULT false, -- claims take effect one after the other, and set message.counted
+    keyed           boolean NOT NULL DEFAULT false, -- messages have keys; claims take effect one after the other
+    in_order        boolean NOT NULL DEFAULT false,
+    key_leases      integer NOT NULL DEFAULT 0, -- of a key at once: 1 if in_order, 0: no bound
+    key_gap         bigint  NOT NULL DEFAULT 0, -- between two leases of a key, in microseconds; 0: no rate
+    key_at_once     bigint  NOT NULL DEFAULT 1 -- how many leases of a key its rate lets begin at once
 );
 
 -- The rates of topics that have one (Settings.MaxRate). It is not in the table topic, because its
@@ -54,6 +59,26 @@ CREATE TABLE punctual.rate (
     at_once bigint  NOT NULL, -- how many leases may begin at once
     gate    bigint  NOT NULL DEFAULT 0 -- lifecycle.Gate
 );
+
+-- Numbers pushes of messages to topics with keys.
+CREATE SEQUENCE punctual.arrival AS bigint NO CYCLE;
+
+-- What is known of the keys of messages. Whoever changes a message adds a row for its key, so that
+-- nobody waits for anybody else. A claim puts one row, or none, in the place of all rows of a key.
+CREATE TABLE punctual.key (
+    topic  integer NOT NULL,
+    key    text COLLATE "C" NOT NULL,
+    number bigint  NOT NULL DEFAULT (random() * 4611686018427387904)::bigint, -- distinguishes the rows of a key
+    at     bigint, -- a claim is to look at the key then; NULL: only when another row says so
+    opened bigint, -- the turn of no message of the key comes before
+    gate   bigint, -- lifecycle.Gate
+    PRIMARY KEY (topic, key, number)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.05
+);
+CREATE INDEX key_at ON punctual.key (topic, at, number) WHERE at IS NOT NULL;
 
 -- Deleted topics whose rows are still to be removed.
 CREATE TABLE punctual.dropped_topic (
@@ -88,6 +113,9 @@ CREATE TABLE punctual.message (
     body         bytea,
     attributes   bytea, -- the block of storekit.Attributes, into which no statement looks; NULL: none
     failures     bytea[], -- oldest first, at most 16, each "ATTEMPT TIME TEXT"
+    key          text COLLATE "C", -- in a topic with keys: '' of a message without one; NULL in others
+    place        bigint, -- of a live message in its key: sql/held_place.sql; NULL in a topic without keys
+    arrival      bigint, -- orders those of one place
     PRIMARY KEY (topic, id)
 ) WITH (
     fillfactor = 80,
@@ -97,6 +125,7 @@ CREATE TABLE punctual.message (
 );
 CREATE INDEX message_visible ON punctual.message (topic, visible_at, id) WHERE visible_at IS NOT NULL;
 CREATE INDEX message_counted ON punctual.message (topic, visible_at, id) WHERE counted AND token <> 0;
+CREATE INDEX message_key ON punctual.message (topic, key, place, arrival) WHERE place IS NOT NULL;
 CREATE INDEX message_died ON punctual.message (topic, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_reason ON punctual.message (topic, reason, died_at, id) WHERE died_at IS NOT NULL;
 CREATE INDEX message_forget ON punctual.message (topic, forget_at) WHERE forget_at IS NOT NULL;

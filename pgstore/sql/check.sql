@@ -11,6 +11,10 @@ SELECT t.name, live.live, dead.dead, (
             WHEN m.visible_at <> m.due AND m.token = 0 THEN 'waits for another time than its due time'
             WHEN m.cancelled AND m.token = 0 THEN 'has no lease and is to be cancelled after it'
             WHEN m.token <> 0 AND t.max_leases > 0 AND m.counted IS NULL THEN 'has a lease that does not count'
+            WHEN m.visible_at IS NOT NULL AND t.keyed <> (m.key IS NOT NULL) THEN 'has a key where there are none, or none where there are'
+            WHEN (m.place IS NOT NULL) <> (m.key IS NOT NULL AND m.visible_at IS NOT NULL) THEN 'has a place in its key, or none, against its state'
+            WHEN (m.place >= :held_place:) <> (m.token <> 0) THEN 'has a place in its key that is not that of its lease'
+            WHEN m.place < :held_place: AND m.place <> CASE WHEN t.in_order AND m.key > '' THEN m.first_due ELSE m.due END THEN 'has a place in its key that is not that of its due time'
             WHEN m.attempts < 0 THEN 'has a negative number of attempts'
             WHEN m.token >> 52 > (SELECT epoch FROM punctual.store) THEN 'has a token of an epoch to come'
             WHEN m.token >> 52 = (SELECT epoch FROM punctual.store) AND (m.token >> 12) & 1099511627775 > (SELECT last_value FROM punctual.claim_number)

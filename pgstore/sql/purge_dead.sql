@@ -23,5 +23,5 @@ held AS MATERIALIZED (
          ) AS m
 )
 SELECT clock.micros, coalesce(l.died_at, 0), l.id, (SELECT number FROM t), ARRAY(SELECT id FROM held),
-       (SELECT count(*) FROM met WHERE (SELECT dead_retention FROM t) = 0 OR met.died_at + (SELECT dead_retention FROM t) > $7::bigint)
+       (SELECT count(*) FROM met WHERE (SELECT dead_retention FROM t) = 0 OR met.died_at + (SELECT dead_retention FROM t) > $7::bigint), false
 FROM clock LEFT JOIN LATERAL (SELECT met.died_at, met.id FROM met ORDER BY met.died_at DESC, met.id DESC LIMIT 1) AS l ON true

@@ -14,6 +14,10 @@ dead AS (
 remembered AS (
     UPDATE punctual.message AS m SET forget_at = m.forget_at - $5::bigint, since = m.since - $5::bigint
     WHERE m.topic = (SELECT number FROM t) AND m.forget_at > (SELECT now FROM t) AND m.since > (SELECT now FROM t)
+),
+keys AS ( -- whose turn was to come by the clock that was ahead
+    UPDATE punctual.key AS r SET at = (SELECT now FROM t)
+    WHERE r.topic = (SELECT number FROM t) AND r.at > (SELECT now FROM t)
 )
 UPDATE punctual.finished AS f
 SET ended_at = CASE WHEN f.ended_at > t.now THEN f.ended_at - $5::bigint ELSE f.ended_at END,

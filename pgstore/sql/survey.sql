@@ -10,7 +10,7 @@ counted AS MATERIALIZED (
            CASE WHEN m.visible_at <= (SELECT micros / 1000 FROM clock) THEN -1
                 WHEN m.token <> 0 THEN -2
                 ELSE width_bucket(m.visible_at, $4::bigint[]) END AS step,
-           count(*) AS n, min(m.due) AS due
+           count(*) AS n, min(m.due) FILTER (WHERE m.key IS NULL OR m.key = '' OR m.place >= :held_place:) AS due
     FROM punctual.message AS m
     WHERE m.visible_at IS NOT NULL
     GROUP BY 1, 2
@@ -27,6 +27,7 @@ dead AS MATERIALIZED (
     WHERE m.died_at IS NOT NULL AND (t.dead_retention = 0 OR m.died_at + t.dead_retention > (SELECT micros / 1000 FROM clock))
     GROUP BY m.topic
 ),
+waiting AS (:waiting:),
 largest AS MATERIALIZED (
     SELECT t.number, t.name, live.n
     FROM live JOIN punctual.topic AS t ON t.number = live.topic
@@ -35,14 +36,15 @@ largest AS MATERIALIZED (
     LIMIT $5::integer
 )
 SELECT clock.micros, t.name, t.settings, coalesce(live.scheduled, 0)::bigint, coalesce(live.ready, 0)::bigint, coalesce(live.leased, 0)::bigint,
-       coalesce(dead.n, 0)::bigint, live.next_due, NULL::integer, NULL::bigint, NULL::bigint AS size
+       coalesce(dead.n, 0)::bigint, least(live.next_due, w.turn), coalesce(w.n, 0), NULL::integer, NULL::bigint, NULL::bigint AS size
 FROM clock CROSS JOIN punctual.topic AS t LEFT JOIN live ON live.topic = t.number LEFT JOIN dead ON dead.topic = t.number
+     LEFT JOIN waiting AS w ON w.topic = t.number
 UNION ALL
-SELECT clock.micros, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.step, sum(c.n)::bigint, NULL
+SELECT clock.micros, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.step, sum(c.n)::bigint, NULL
 FROM clock CROSS JOIN counted AS c JOIN punctual.topic AS t ON t.number = c.topic
 WHERE t.name <> ALL ($6::text[])
 GROUP BY clock.micros, c.step
 UNION ALL
-SELECT clock.micros, l.name, NULL, NULL, NULL, NULL, NULL, NULL, c.step, c.n, l.n::bigint
+SELECT clock.micros, l.name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.step, c.n, l.n::bigint
 FROM clock CROSS JOIN largest AS l JOIN counted AS c ON c.topic = l.number
 ORDER BY size DESC NULLS FIRST, name

@@ -9,7 +9,9 @@ FROM clock LEFT JOIN punctual.topic AS t ON true
                ORDER BY m.topic, m.visible_at, m.id LIMIT $4::bigint) AS head
      ) AS ready ON true
      LEFT JOIN LATERAL (
-         SELECT m.due FROM punctual.message AS m WHERE m.topic = t.number AND m.visible_at <= clock.micros / 1000
-         ORDER BY m.topic, m.visible_at, m.id LIMIT 1
+         SELECT CASE WHEN t.keyed THEN :keyed_due: ELSE (
+             SELECT m.due FROM punctual.message AS m WHERE m.topic = t.number AND m.visible_at <= clock.micros / 1000
+             ORDER BY m.topic, m.visible_at, m.id LIMIT 1) END AS due
+         FROM (SELECT -9223372036854775808 AS scan_start, clock.micros / 1000 AS until) AS n
      ) AS earliest ON true
 ORDER BY t.name

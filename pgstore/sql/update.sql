@@ -3,6 +3,9 @@
 -- Locks: rows that lock.sql or lock_free.sql has locked in the same transaction.
 UPDATE punctual.message AS m
 SET visible_at = u.visible_at, due = u.due, first_due = u.first_due, expires = u.expires, token = u.token, attempts = u.attempts,
+    place = CASE WHEN m.key IS NOT NULL AND u.token = 0 AND u.visible_at IS NOT NULL
+                 THEN CASE WHEN m.key > '' AND (SELECT t.in_order FROM punctual.topic AS t WHERE t.number = m.topic) THEN u.first_due ELSE u.due END
+                 WHEN u.visible_at IS NOT NULL THEN m.place END,
     cancelled = u.cancelled, died_at = u.died_at, reason = u.reason, since = u.since,
     failures = CASE WHEN u.failure IS NULL THEN m.failures
                     ELSE (m.failures || u.failure)[greatest(1, cardinality(m.failures) - 14):] END
