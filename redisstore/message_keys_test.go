@@ -59,6 +59,65 @@ func TestKeyWithoutHead(t *testing.T) {
 	}
 }
 
+// P12: the hash k has the first messages of a key that wait. One that comes between them is
+// delivered in its place, and one that leaves is not missed.
+func TestFirstMessagesOfAKey(t *testing.T) {
+	s, _ := openStill(t, Options{})
+	keyedOrders(t, s)
+	due := func(id string, at int64) punctual.NewMessage {
+		m := ofKey(id)
+		m.Due = time.UnixMilli(at)
+		return m
+	}
+	for i := range int64(7) {
+		push(t, s, due(fmt.Sprint("a~", i), 1000*i))
+	}
+	ack(t, s, claimOne(t, s, 0))
+	key := s.names.Partition("orders", 0).Keyed()[2]
+	if raw := do(t, shared, "HGET", key, "a"); !strings.Contains(raw, "a~1") || !strings.Contains(raw, "a~3") || strings.Contains(raw, "a~6") {
+		t.Fatalf("this test shows nothing: %s has %q of the key; want some of its first messages", key, raw)
+	}
+	push(t, s, due("a~between", 2500))
+	wantSound(t, s)
+	if out, err := s.Amend(t.Context(), []punctual.Amendment{{Change: punctual.ChangeCancel, Topic: "orders", ID: "a~3"}}); err != nil || out[0].Err != nil {
+		t.Fatal(out, err)
+	}
+	wantSound(t, s)
+	push(t, s, due("a~first", 500))
+	wantSound(t, s)
+	for _, want := range []string{"a~first", "a~1", "a~2", "a~between", "a~4", "a~5", "a~6"} {
+		d := claimOne(t, s, 0)
+		if d.ID != want {
+			t.Errorf("P12: a claim got %s; want %s", d.ID, want)
+		}
+		wantSound(t, s)
+		ack(t, s, d)
+	}
+}
+
+// P3: where a claim ends two messages of a key, whose leases have run out, the next one is delivered
+// once.
+func TestTwoOfAKeyEndInAClaim(t *testing.T) {
+	s, clock := openStill(t, Options{})
+	keyed, two, once := true, 2, 1
+	if _, err := s.Configure(t.Context(), "orders", punctual.SettingsPatch{Keyed: &keyed, MaxKeyLeases: &two, MaxAttempts: &once}); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, ofKey("a~1"), ofKey("a~2"), ofKey("a~3"))
+	for i, want := range []string{"a~1 a~2", "a~3"} {
+		ds, err := s.Claim(t.Context(), punctual.Claim{Topics: []string{"orders"}, Max: 9})
+		var got []string
+		for _, d := range ds {
+			got = append(got, d.ID)
+		}
+		if err != nil || strings.Join(got, " ") != want {
+			t.Fatalf("claim %d got %v, %v; want %s", i, got, err, want)
+		}
+		clock.Advance(time.Minute)
+	}
+	wantSound(t, s)
+}
+
 // P1: Check finds that a key of Redis was lost, claims make it anew and say so in the server's log,
 // and every message comes as if it had been there.
 func TestLostKeyOfRedis(t *testing.T) {

@@ -981,6 +981,11 @@ func keyDivided(s *harness) {
 			s.ack(d)
 		}
 	}
+	for _, i := range s.list(punctual.ListQuery{Topic: orders, State: punctual.StateScheduled}) {
+		if i.Key != "k0" || storekit.Stem(i.ID) != i.Key {
+			s.fail("a follow-up of the key %s has the ID %s; want one that begins with the key", i.Key, i.ID)
+		}
+	}
 	if st, err := s.inspector().Stats(s.ctx, orders); err != nil || st.Ready != 0 || st.Waiting != 0 || st.Leased != 0 {
 		s.fail("behind all of them stats are %+v, %v", st, err)
 	}
