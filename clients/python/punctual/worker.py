@@ -500,7 +500,7 @@ class Worker:
 
     def _check_groups(self, topic: str) -> None:
         try:
-            groups = self.client.transport.call("GET", f"/v1/topics/{segment(topic)}/settings", again="reading", retry_for=-1, timeout=1).body.get("groups")
+            groups = self.client.transport.call("GET", f"/v1/topics/{segment(topic)}/settings", again="reading", retry_for=-1, timeout=5).body.get("groups")
         except PunctualError:
             return  # the token may not inspect the topic, or no server answers yet
         if groups:

@@ -397,7 +397,7 @@ export class Worker {
   private async checkGroups (topic: string): Promise<void> {
     let groups: string[] | undefined
     try {
-      groups = (await this.client.transport.call('GET', `/v1/topics/${segment(topic)}/settings`, undefined, { again: 'reading', retryFor: -1, timeout: 1000 })).body.groups
+      groups = (await this.client.transport.call('GET', `/v1/topics/${segment(topic)}/settings`, undefined, { again: 'reading', retryFor: -1, timeout: 5000 })).body.groups
     } catch {
       return // the token may not inspect the topic, or no server answers yet
     }

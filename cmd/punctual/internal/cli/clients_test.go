@@ -338,7 +338,9 @@ func newClientRun(t *testing.T, command []string) *clientRun {
 		}
 	})
 	c.file = filepath.Join(dir, "token")
-	secure := httptest.NewTLSServer(c.network)
+	secure := httptest.NewUnstartedServer(c.network)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	secure.StartTLS()
 	socket := httptest.NewUnstartedServer(c.network)
 	for _, s := range []*httptest.Server{secure, socket} {
 		t.Cleanup(func() {
