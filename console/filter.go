@@ -22,8 +22,8 @@ type messageFilter struct {
 	Header, Value string
 }
 
-// messageFilter reads the filter from the form's fields "prefix", "key", "header" and "value", and for
-// dead messages also from "error" and "match". It refuses a header that is hidden, because the
+// messageFilter reads the filter from the form's fields "prefix", "key", "header" and "value", and
+// for dead messages also from "error" and "match". It refuses a header that is hidden, because the
 // messages found would reveal the value of that header.
 func (c *call) messageFilter(state punctual.State) (f messageFilter, err error) {
 	f = messageFilter{Prefix: c.get("prefix"), Key: c.get("key"), Header: c.get("header"), Value: c.get("value")}

@@ -27,8 +27,8 @@ func (s *Store) InPartitions(of func(id string) int) {
 // that must not be delivered and whose time is earlier. A Claim by ID then leases the message or
 // ends it. Encounter returns an error if no claim may encounter the message now, because the topic
 // is paused, or because the message is unknown, dead, leased or not due, or is later than one that
-// is to be delivered and was left out. In a topic that has as many leases as it may, one whose lease
-// has run out may come before those that have had none.
+// is to be delivered and was left out. In a topic that has as many leases as it may, one whose
+// lease has run out may come before those that have had none.
 //
 // The other store may have ended messages with the same time as the last one claimed; follow it
 // there, too. After a claim that returned fewer messages than its Max, an ordinary Claim of the

@@ -7,7 +7,6 @@ import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
-	"github.com/punctualmq/punctual/storekit/lifecycle"
 	"github.com/punctualmq/punctual/storetest/promise"
 )
 
@@ -28,9 +27,10 @@ type boundTopic struct {
 	set    *punctual.Settings // nil once the bounds have changed
 	leases []*boundLease
 	lives  map[string]*boundLife // by ID, where the keys are in order
-	// gates has the rate of the topic, by "", and those of its keys. restarts are times at which the
-	// store may have forgotten them.
-	gates    map[string]*lifecycle.Gate
+	// rates has the rate of the topic, by "", and those of its keys, each as the time in us at
+	// which leases that began one interval after the other would have ended. restarts are times at
+	// which the store may have forgotten them.
+	rates    map[string]int64
 	restarts []int64
 }
 
@@ -57,7 +57,7 @@ func (l *Ledger) noteBounds(e *Line) {
 		t := l.bounds[topic]
 		switch {
 		case t == nil && hasBounds(s):
-			l.bounds[topic] = &boundTopic{set: s, lives: make(map[string]*boundLife), gates: make(map[string]*lifecycle.Gate)}
+			l.bounds[topic] = &boundTopic{set: s, lives: make(map[string]*boundLife), rates: make(map[string]int64)}
 		case t != nil && t.set != nil && !sameBounds(t.set, s):
 			t.set = nil
 		}
@@ -149,7 +149,7 @@ func (l *Ledger) checkBounds() {
 			x.judged = true
 			for len(t.restarts) > 0 && t.restarts[0] <= x.at {
 				t.restarts = t.restarts[1:]
-				clear(t.gates)
+				clear(t.rates)
 			}
 			inTopic, ofKey := 1, 1
 			for _, y := range t.leases[:i] {
@@ -160,10 +160,10 @@ func (l *Ledger) checkBounds() {
 					}
 				}
 			}
-			if lifecycle.Full(t.set, inTopic-1) {
-				l.broken(x.to, "%s: %s is the %d. message of %s under a lease, of %d", promise.P14, x.held.name, inTopic, topic, t.set.MaxLeases)
+			if most := t.set.MaxLeases; most > 0 && inTopic > most {
+				l.broken(x.to, "%s: %s is the %d. message of %s under a lease, of %d", promise.P14, x.held.name, inTopic, topic, most)
 			}
-			if lifecycle.KeyFull(t.set, ofKey-1) {
+			if most := t.set.MaxKeyLeases; most > 0 && ofKey > most || t.set.InOrder && ofKey > 1 {
 				l.broken(x.to, "%s: %s is the %d. message of its key under a lease", promise.P12, x.held.name, ofKey)
 			}
 			t.checkRate(l, x, "", t.set.MaxRate)
@@ -180,18 +180,18 @@ func (l *Ledger) checkBounds() {
 }
 
 // checkRate judges the begin of a lease by the rate of its topic, whose key is "", or of its key.
+// The rule is that of docs/limits.md: up to AtOnce leases may be ahead of one in each interval.
 func (t *boundTopic) checkRate(l *Ledger, x *boundLease, key string, r limits.Rate) {
-	g := t.gates[key]
-	if g == nil {
-		g = new(lifecycle.Gate)
-		t.gates[key] = g
+	if r == (limits.Rate{}) {
+		return
 	}
-	now := x.at * 1000
+	before, now := t.rates[key], x.at*1000
 	// The store counts in microseconds and tells whole milliseconds.
-	if opens := g.Opens(r, now); opens > x.at+1 {
-		l.broken(x.to, "%s: the lease of %s began at %d; the rate %v of %q let it begin at %d", promise.P14, x.held.name, x.at, r, key, opens)
+	if opens := before - (r.AtOnce()-1)*r.Interval(); opens > now+1000 {
+		l.broken(x.to, "%s: the lease of %s began at %d; the rate %v of %q let it begin %d us later",
+			promise.P14, x.held.name, x.at, r, key, opens-now)
 	}
-	g.Begin(r, now, 1)
+	t.rates[key] = max(before, now) + r.Interval()
 }
 
 // checkOrder judges whether a message was delivered in its turn.

@@ -40,7 +40,8 @@ import (
 //
 // What concerns more than one ID has rules of its own: settings (topic.go), counts (counts.go),
 // what handlers saw (handlers.go), follow-ups (followups.go), events (told.go), bounds (bounds.go)
-// and failovers (failover.go). Occurrences (occurrences.go) judges recurring schedules without a Ledger.
+// and failovers (failover.go). Occurrences (occurrences.go) judges recurring schedules without a
+// Ledger.
 
 // A Line is one line of the history of a store.
 type Line struct {
@@ -390,8 +391,8 @@ const mostGivenBack = 4
 // one for each time that the claim may have leased messages and given them back, because the leases
 // had run out meanwhile or because a later copy was answered first, but no more than mostGivenBack.
 // The claim may have done so after its answer. The ledger treats each copy as a claim whose answer
-// nobody saw. With TellsGivenBack there are copies only of a claim that was killed, because that one
-// may not have come to tell what it gives back.
+// nobody saw. With TellsGivenBack there are copies only of a claim that was killed, because that
+// one may not have come to tell what it gives back.
 func (l *Ledger) givenBack(c *call, killed bool) (copies []*call) {
 	if c.Call != CallClaim || l.TellsGivenBack != killed {
 		return nil

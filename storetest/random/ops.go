@@ -536,7 +536,7 @@ func (c *comparison) configure(t *rapid.T) {
 		p.FinishedRetention = ptr(c.kept(length.Draw(t, "finished retention")))
 	case 9: // events are kept for so long that none is swept, because each store chooses when it sweeps
 		p.Emit, p.EmitKeep = ptr(punctual.Events(rapid.IntRange(0, int(event.All)).Draw(t, "events"))), ptr(limits.MaxFinishedRetention)
-	case 10: // no rate, because of that a directory does not know after a restart when the last lease began
+	case 10: // no rate, because a directory does not know after a restart when the last lease began
 		p.MaxLeases = ptr(rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "max leases"))
 	}
 	topic := c.topic(t)
