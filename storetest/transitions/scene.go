@@ -10,7 +10,6 @@ import (
 
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/event"
-	"github.com/punctualmq/punctual/limits"
 	"github.com/punctualmq/punctual/storekit"
 )
 
@@ -130,7 +129,7 @@ func (s *scene) blocked() {
 const blocker = "~blocker"
 
 func (s *scene) claim() {
-	ds, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{s.topic}, Max: limits.MaxClaim})
+	ds, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{s.topic}, Max: 1000})
 	if err != nil {
 		s.all("claim: %s", answer(err))
 		return
