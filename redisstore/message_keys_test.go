@@ -95,8 +95,8 @@ func TestFirstMessagesOfAKey(t *testing.T) {
 	}
 }
 
-// P3: where a claim ends two messages of a key, whose leases have run out, the next one is delivered
-// once.
+// P3: where a claim ends two messages of a key, whose leases have run out, the next one is
+// delivered once.
 func TestTwoOfAKeyEndInAClaim(t *testing.T) {
 	s, clock := openStill(t, Options{})
 	keyed, two, once := true, 2, 1
