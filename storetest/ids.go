@@ -288,8 +288,8 @@ func idsFar(s *harness) {
 		s.pushAll(some...)
 	}
 	s.advance(time.Minute)
-	s.take(orders, 10)
-	s.getsByID([]string{"2999", "1500", "3", "2000"}, []string{"2999", "1500", "2000"}, "of some far behind")
+	leased := s.take(orders, 10)[3].ID
+	s.getsByID([]string{"2999", "1500", leased, "2000"}, []string{"2999", "1500", "2000"}, "of some far behind")
 	got := map[string]bool{}
 	for range n {
 		ds := s.take(orders, 1000)
@@ -342,6 +342,7 @@ func idsReopen(s *harness) {
 func idsRepeat(s *harness) {
 	s.repeater()
 	s.ready(3)
+	s.push(order("c~2", 0)) // in the partition of c, which has the key
 	var tokens []int64
 	s.again("claim", func() {
 		tokens = append(tokens, s.getsByID([]string{"c"}, []string{"c"}, "that is sent twice")[0].Token)
@@ -350,7 +351,7 @@ func idsRepeat(s *harness) {
 		s.fail("a claim that was sent again has token %d after %d: it leased a second time", tokens[1], tokens[0])
 	}
 	ctx := storekit.WithRequest(s.ctx, storekit.Request{Key: "claim"})
-	ds, err := s.store.Claim(ctx, punctual.Claim{Topics: []string{orders}, IDs: []string{"b"}})
+	ds, err := s.store.Claim(ctx, punctual.Claim{Topics: []string{orders}, IDs: []string{"c~2"}})
 	s.noneWith(err, ds)
 	s.wantErr(err, punctual.ErrInvalid, "a claim of another message under the same key")
 }
