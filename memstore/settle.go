@@ -42,6 +42,11 @@ func (s *Store) settle(x *punctual.Settlement, now instant) error {
 	}
 	m.Message = facts
 	s.apply(t, m, d, now)
+	for _, f := range follow { // a topic that they make has keys if any of them has one
+		if f.attributes.Key != "" {
+			s.ensure(f.topic, true)
+		}
+	}
 	for _, f := range follow {
 		s.add(f, now)
 	}

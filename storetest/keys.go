@@ -822,6 +822,17 @@ func keyFollow(s *harness) {
 	s.advance(time.Millisecond)
 	s.follow(d, punctual.SettleSnooze, ofKey("a~5", 0))
 	s.ack(s.wantClaim("after a snooze with a follow-up of the same key", "a~3")["a~3"])
+	if s.abilities().Follow != storekit.ReachAny {
+		return
+	}
+	d = s.wantClaim("after an ack", "a~4")["a~4"]
+	s.follow(d, punctual.SettleAck, punctual.NewMessage{Topic: mails, ID: "plain"}, punctual.NewMessage{Topic: mails, ID: "a~1", Key: "a"})
+	if !s.settings(mails).Keyed {
+		s.fail("follow-ups, one of them with a key, made a topic without keys")
+	}
+	if ds := s.take(mails, 9); len(ds) != 2 {
+		s.fail("a claim of two follow-ups in a topic that they made got %v", ids(ds))
+	}
 }
 
 func keyGroups(s *harness) {
