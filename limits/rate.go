@@ -89,6 +89,9 @@ func ParseRate(text string) (Rate, error) {
 			return wrong(err)
 		}
 	}
+	if r == (Rate{}) {
+		return wrong(errors.New("it lets nothing begin in no time"))
+	}
 	return r, nil
 }
 

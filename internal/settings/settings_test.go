@@ -199,7 +199,7 @@ func TestRates(t *testing.T) {
 	row := Find("max_rate")
 	for text, want := range map[string]string{
 		"0/1s": "begins 0 leases: use 1 to 1000000", "5/0s": "counts in 0s: use 1ms to", "10": "write it like 10/1s", "x/1s": "write it like 10/1s", "5/fortnight": "write it like",
-		"5/1s,burst=6": "has a burst of 6: use 0", "5/1s,burst=": "write it like", "1000000/1ms": "more than one in a microsecond", "-5/1s": "begins -5 leases", "1000001/1s": "use 1 to 1000000",
+		"5/1s,burst=6": "has a burst of 6: use 0", "0/0s": "nothing begin in no time", "5/1s,burst=": "write it like", "1000000/1ms": "more than one in a microsecond", "-5/1s": "begins -5 leases", "1000001/1s": "use 1 to 1000000",
 	} {
 		var p punctual.SettingsPatch
 		s := punctual.DefaultSettings()
