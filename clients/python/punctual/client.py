@@ -133,6 +133,9 @@ class PushedMessage:
         problem = r.get("error")
         self.error = error_of(problem) if problem else error
 
+    def __repr__(self) -> str:
+        return f"PushedMessage({self.topic}/{self.id}, {self.error or self.result}, due {self.due})"
+
 
 class Amended:
     """What became of a change by ID: the outcome, the new due time, or an error."""
@@ -142,6 +145,9 @@ class Amended:
         self.due = instant_of(r.get("due"))
         problem = r.get("error")
         self.error = error_of(problem) if problem else error
+
+    def __repr__(self) -> str:
+        return f"Amended({self.topic}/{self.id}, {self.error or self.outcome}, due {self.due})"
 
 
 class Client:
