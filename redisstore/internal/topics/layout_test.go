@@ -74,9 +74,9 @@ func TestFieldsOfSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields := map[string]any{}
-		for i := 0; i < len(l.fields); i += 2 {
-			fields[l.fields[i].(string)] = l.fields[i+1]
+		fields, all := map[string]any{}, slices.Concat(l.fields, l.shares(0))
+		for i := 0; i < len(all); i += 2 {
+			fields[all[i].(string)] = all[i+1]
 		}
 		return fields
 	}
