@@ -8,6 +8,7 @@ declare module 'node:https' {
   export class Agent { constructor (options: object); destroy (): void }
 }
 declare module 'node:fs' { export function readFileSync (path: string, encoding: string): string }
+declare module 'node:crypto' { export const webcrypto: Crypto }
 declare module 'node:os' { export function hostname (): string }
 declare module 'node:child_process' { export function spawn (program: string, args: string[], options: object): any }
 declare const process: {

@@ -2,6 +2,7 @@
 // and a server for tests. This is the package's main file in Node.
 
 import { spawn } from 'node:child_process'
+import { webcrypto } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import * as http from 'node:http'
 import * as https from 'node:https'
@@ -10,6 +11,8 @@ import { Client as AnyClient } from './client.js'
 import { PunctualError } from './errors.js'
 import { Lost, neverSent, Unsent, type Copy, type Exchange, type Reply, type TransportOptions } from './transport.js'
 import { Worker as AnyWorker } from './worker.js'
+
+if (globalThis.crypto === undefined) Object.assign(globalThis, { crypto: webcrypto }) // Node 18 has it only in a module
 
 export * from './index.js'
 
