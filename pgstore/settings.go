@@ -224,11 +224,7 @@ func settingsArgs(set punctual.Settings) ([]any, error) {
 
 // keyBounds returns the arguments of key_bounds.sql.
 func keyBounds(number int32, set *punctual.Settings) []any {
-	leases := set.MaxKeyLeases
-	if set.InOrder {
-		leases = 1
-	}
-	return []any{number, int32(leases), set.MaxKeyRate.Interval(), set.MaxKeyRate.AtOnce()}
+	return []any{number, int32(storekit.KeyLeases(set)), set.MaxKeyRate.Interval(), set.MaxKeyRate.AtOnce()}
 }
 
 // newTopicArgs returns the arguments of topic_create.sql but for the first and the last: the

@@ -113,6 +113,14 @@ func CheckKeyed(m *punctual.NewMessage, set *punctual.Settings) error {
 	return Invalidf("message with the key %q for %s, whose messages have no keys, which is fixed once a topic exists: push it to a topic that was made with keyed, or without a key", m.Key, m.Topic)
 }
 
+// KeyLeases returns how many messages of a key may be leased at once, 0 for no bound.
+func KeyLeases(set *punctual.Settings) int {
+	if set.InOrder {
+		return 1
+	}
+	return set.MaxKeyLeases
+}
+
 // CheckKeyedChange returns an ErrInvalid if the settings of a topic cannot become s because of what
 // they say of keys, or nil. A store with keys calls it with the settings that the topic has, or
 // with nil for a topic that does not exist, in one step with the change.

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"github.com/punctualmq/punctual"
 	"github.com/punctualmq/punctual/limits"
+	"github.com/punctualmq/punctual/storekit"
 )
 
 // Full reports whether a topic in which so many messages have a lease may lease no message without
@@ -14,10 +15,7 @@ func Full(set *punctual.Settings, leases int) bool {
 
 // KeyFull is Full for the messages of one key.
 func KeyFull(set *punctual.Settings, leases int) bool {
-	bound := set.MaxKeyLeases
-	if set.InOrder {
-		bound = 1
-	}
+	bound := storekit.KeyLeases(set)
 	return bound > 0 && leases >= bound
 }
 

@@ -86,11 +86,7 @@ func (l *Layout) with(set punctual.Settings, now int64) (*Layout, error) {
 		next.fields = append(next.fields, EmitField, int(set.Emit), "emit_keep", storekit.CeilDuration(set.EmitKeep))
 	}
 	if set.Keyed {
-		bound := set.MaxKeyLeases
-		if set.InOrder {
-			bound = 1 // lifecycle.KeyFull
-		}
-		next.fields = append(next.fields, "key_leases", bound, "key_interval", set.MaxKeyRate.Interval(), "key_at_once", set.MaxKeyRate.AtOnce(), "in_order", script.Flag(set.InOrder))
+		next.fields = append(next.fields, "key_leases", storekit.KeyLeases(&set), "key_interval", set.MaxKeyRate.Interval(), "key_at_once", set.MaxKeyRate.AtOnce(), "in_order", script.Flag(set.InOrder))
 	}
 	return next, err
 }
