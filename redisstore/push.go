@@ -62,9 +62,9 @@ func (s *Store) push(ctx context.Context, ms []punctual.NewMessage) ([]punctual.
 		absent: func(i int) { p.results[i].Err = storekit.ChangedError(ms[i].Topic, ms[i].ID, time.Time{}) },
 		refuse: func(i int, err error) { p.results[i].Err = fmt.Errorf("push to %s: %w", ms[i].Topic, err) },
 	}
-	var checks keyChecks
+	var seen keySettings
 	for i := range ms {
-		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(ctx, &ms[i], &checks)}
+		p.results[i] = punctual.PushResult{ID: ms[i].ID, Topic: ms[i].Topic, Err: s.check(ctx, &ms[i], &seen)}
 		if p.results[i].Err != nil {
 			j.items[i].done = true
 			continue
@@ -93,11 +93,11 @@ type pushing struct {
 
 // check refuses a message that is not acceptable whatever the store's clock says. The script checks
 // delays, which count from that clock.
-func (s *Store) check(ctx context.Context, m *punctual.NewMessage, checks *keyChecks) error {
+func (s *Store) check(ctx context.Context, m *punctual.NewMessage, seen *keySettings) error {
 	if err := storekit.CheckPush(m, s.opt.MaxBody); err != nil {
 		return err
 	}
-	if err := checks.check(ctx, s, m); err != nil {
+	if err := seen.check(ctx, s, m); err != nil {
 		return err
 	}
 	_, err := storekit.DueAt(time.Time{}, m.Due, 0)
@@ -107,51 +107,47 @@ func (s *Store) check(ctx context.Context, m *punctual.NewMessage, checks *keyCh
 	return err
 }
 
-// keyChecks has, by topic, what refuses a message with a key in the calls of one method.
-type keyChecks map[string]func(m *punctual.NewMessage) error
+// keySettings are the settings that say whether messages of a topic may have keys, by topic, as the
+// calls of one method have read them.
+type keySettings map[string]*punctual.Settings
 
 // check refuses a message with a key if its topic has no keys.
-func (k *keyChecks) check(ctx context.Context, s *Store, m *punctual.NewMessage) error {
+func (k *keySettings) check(ctx context.Context, s *Store, m *punctual.NewMessage) error {
 	if m.Key == "" {
 		return nil
 	}
-	refuse := (*k)[m.Topic]
-	if refuse == nil {
+	set, read := (*k)[m.Topic]
+	if !read {
 		var err error
-		if refuse, err = s.keyCheck(ctx, m.Topic); err != nil {
+		if set, err = s.keySettings(ctx, m.Topic); err != nil {
 			return fmt.Errorf("push to %s: %w", m.Topic, err)
 		}
 		if *k == nil {
-			*k = keyChecks{}
+			*k = keySettings{}
 		}
-		(*k)[m.Topic] = refuse
+		(*k)[m.Topic] = set
 	}
-	return refuse(m)
+	return storekit.CheckKeyed(m, set)
 }
 
-// keyCheck returns what refuses messages with keys of a topic. What this process knows of the topic
-// may be out of date, so the topic is read anew if it seems to have no keys.
-func (s *Store) keyCheck(ctx context.Context, topic string) (refuse func(m *punctual.NewMessage) error, err error) {
+// keySettings returns the settings of a topic, or of the topic that it is a companion of if it does
+// not exist, and nil if there is neither. What this process knows of the topic may be out of date,
+// so the topic is read anew if it seems to have no keys.
+func (s *Store) keySettings(ctx context.Context, topic string) (set *punctual.Settings, err error) {
 	for _, read := range []func(context.Context, string) (*topics.Layout, error){s.topics.Get, s.topics.Load} {
 		l, err := read(ctx, topic)
 		if parent, name := storekit.Companion(topic); err == nil && name != "" && !l.Exists() {
 			l, err = read(ctx, parent)
 		}
-		if err != nil {
+		if err != nil || !l.Exists() {
 			return nil, err
 		}
-		set := l.Settings()
-		switch {
-		case l.Exists():
-			refuse = func(m *punctual.NewMessage) error { return storekit.CheckKeyed(m, &set) }
-		default:
-			return func(*punctual.NewMessage) error { return nil }, nil
-		}
-		if set.Keyed {
+		now := l.Settings()
+		if set = &now; set.Keyed {
 			break
 		}
 	}
-	return refuse, nil
+	return set, nil
 }
 
 // stemmed returns the ID of a new message in a topic of several partitions. If the message has a

@@ -42,9 +42,9 @@ func (s *Store) Settle(ctx context.Context, ss []punctual.Settlement) ([]error, 
 func (s *Store) settle(ctx context.Context, ss []punctual.Settlement, key *keyed) ([]error, error) {
 	results := make([]error, len(ss))
 	items := make([]int, 0, len(ss))
-	var checks keyChecks
+	var seen keySettings
 	for i := range ss {
-		if results[i] = s.checkSettlement(ctx, &ss[i], &checks); results[i] == nil {
+		if results[i] = s.checkSettlement(ctx, &ss[i], &seen); results[i] == nil {
 			items = append(items, i)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *Store) settleWave(ctx context.Context, ss []punctual.Settlement, items 
 
 // checkSettlement refuses a settlement that is not acceptable whatever the store's clock says.
 // settle.lua checks delays, which count from that clock.
-func (s *Store) checkSettlement(ctx context.Context, x *punctual.Settlement, checks *keyChecks) error {
+func (s *Store) checkSettlement(ctx context.Context, x *punctual.Settlement, seen *keySettings) error {
 	if err := storekit.CheckSettlement(x, s.opt.MaxBody); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Store) checkSettlement(ctx context.Context, x *punctual.Settlement, che
 		return settleError(x, err)
 	}
 	for n := range x.Then {
-		if err := s.check(ctx, &x.Then[n], checks); err != nil {
+		if err := s.check(ctx, &x.Then[n], seen); err != nil {
 			return storekit.FollowUpError(n, err)
 		}
 	}
