@@ -472,9 +472,8 @@ func (cs *claims) endFound(ctx context.Context, c punctual.Claim, topic string, 
 // it meanwhile, has left a row in the table key that the claim does not see either, so the next
 // claim looks at that key again.
 func (cs *claims) claimKeyed(ctx context.Context, c punctual.Claim, topic string, in span, limit int, room int64, length *int64, limited bool) (got *claimed, err error) {
-	var places map[string]int64 // of the messages in the order of the claim
 	err = cs.db.write(ctx, func() *step {
-		got, places = &claimed{}, make(map[string]int64)
+		got = &claimed{places: make(map[string]int64)}
 		e := cs.db.epoch.Load()
 		args := cs.db.writing(topic, limit, length, room, scanAhead.Milliseconds(), in.from, e.number, e.timeline, in.until, c.IDs)
 		x := cs.limit(limited).add("claim_lock", []any{cs.db.class, topic, lockTimeoutOf(boundWait)}, nil)
@@ -484,7 +483,7 @@ func (cs *claims) claimKeyed(ctx context.Context, c punctual.Claim, topic string
 			err := got.scan(rows, topic, &got.left, &n, &turn)
 			for i := range got.ds[before:] {
 				d := &got.ds[before+i]
-				if places[d.ID] = *n; turn != nil {
+				if got.places[d.ID] = *n; turn != nil {
 					d.Turn = storekit.FromMillis(max(*turn, d.Due.UnixMilli()))
 				}
 			}
@@ -500,7 +499,6 @@ func (cs *claims) claimKeyed(ctx context.Context, c punctual.Claim, topic string
 	if cs.learn(topic, got) && !got.keyed {
 		return cs.claimSpan(ctx, c, topic, in, limit, room, limited)
 	}
-	got.places = places
 	if len(got.undeliverable) > 0 && got.left == nil { // others of their keys may come next
 		got.left = &in.from
 	}
