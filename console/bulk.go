@@ -61,8 +61,7 @@ func (c *call) showBulk() error {
 	if err != nil {
 		return err
 	}
-	p := &bulkPage{topicView: v, Spread: c.get("spread"), In: c.get("in"), At: c.get("at"), By: cmp.Or(c.get("by"), "1h"), Rate: c.get("rate")}
-	p.Filter = messageFilter{deathFilter{c.get("error"), c.get("match") == matchWhole}, c.get("prefix"), c.get("key"), c.get("header"), c.get("value")}
+	p := &bulkPage{topicView: v, Spread: c.get("spread"), In: c.get("in"), At: c.get("at"), By: cmp.Or(c.get("by"), "1h"), Rate: c.get("rate"), Filter: c.typedFilter()}
 	p.MayDelete = p.May("admin", v.Stats.Topic)
 	text := c.look.language.text
 	state := c.get("state")

@@ -22,12 +22,21 @@ type messageFilter struct {
 	Header, Value string
 }
 
+// typedFilter returns what stands in the form's fields of the filter, also what messageFilter
+// refuses.
+func (c *call) typedFilter() messageFilter {
+	return messageFilter{
+		Errors: deathFilter{Text: c.get("error"), Whole: c.get("match") == matchWhole},
+		Prefix: c.get("prefix"), Key: c.get("key"), Header: c.get("header"), Value: c.get("value"),
+	}
+}
+
 // messageFilter reads the filter from the form's fields "prefix", "key", "header" and "value", and
 // for dead messages also from "error" and "match". It refuses a header that is hidden, because the
 // messages found would reveal the value of that header.
 func (c *call) messageFilter(state punctual.State) (f messageFilter, err error) {
-	f = messageFilter{Prefix: c.get("prefix"), Key: c.get("key"), Header: c.get("header"), Value: c.get("value")}
-	if state == punctual.StateDead {
+	f = c.typedFilter()
+	if f.Errors = (deathFilter{}); state == punctual.StateDead {
 		if f.Errors, err = c.deathFilter(); err != nil {
 			return f, err
 		}
