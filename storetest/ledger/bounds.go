@@ -93,7 +93,7 @@ func (l *Ledger) endLease(f *Fact, e *Line) *boundTopic {
 }
 
 func hasBounds(s *punctual.Settings) bool {
-	return s.InOrder || !sameBounds(s, &punctual.Settings{InOrder: s.InOrder})
+	return !sameBounds(s, &punctual.Settings{})
 }
 
 func sameBounds(a, b *punctual.Settings) bool {
@@ -105,7 +105,7 @@ func (l *Ledger) noteLeases(c *call) {
 	for i, f := range c.answer.Facts {
 		switch c.Call {
 		case CallPush:
-			if t := l.bounds[c.Facts[i].Topic]; t != nil && f.Status == "stored" {
+			if t := l.bounds[c.Facts[i].Topic]; t != nil && t.set != nil && t.set.InOrder && f.Status == "stored" {
 				t.lives[f.ID] = &boundLife{firstDue: f.Due, pushed: c.to}
 			}
 		case CallClaim:
@@ -197,7 +197,7 @@ func (t *boundTopic) checkRate(l *Ledger, x *boundLease, key string, r limits.Ra
 // checkOrder judges whether a message was delivered in its turn.
 func (t *boundTopic) checkOrder(l *Ledger, x *boundLease) {
 	life := t.lives[x.held.id]
-	if !t.set.InOrder || life == nil {
+	if life == nil { // the keys are in no order, or no push was seen
 		return
 	}
 	for id, other := range t.lives {

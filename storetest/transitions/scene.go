@@ -115,18 +115,9 @@ func (s *scene) keyOf(id string) string {
 
 // blocked leases a message of the key of each message.
 func (s *scene) blocked() {
-	var ms []punctual.NewMessage
-	for _, m := range s.messages {
-		ms = append(ms, punctual.NewMessage{Topic: s.topic, ID: m.id + blocker, Key: m.id, MaxAttempts: 1})
-	}
-	if _, err := s.store.Push(context.Background(), ms); err != nil {
-		s.all("push of blockers: %s", answer(err))
-	}
+	s.pushAs(punctual.NewMessage{MaxAttempts: 1}, func(m *message, n *punctual.NewMessage) { n.ID = m.id + "~blocker" })
 	s.claim()
 }
-
-// blocker is added to the ID of a message for the one that its key waits for.
-const blocker = "~blocker"
 
 func (s *scene) claim() {
 	ds, err := s.store.Claim(context.Background(), punctual.Claim{Topics: []string{s.topic}, Max: 1000})
