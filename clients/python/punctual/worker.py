@@ -1,8 +1,8 @@
 """Runs handlers: claims messages when they are due, renews leases meanwhile, settles each message as its handler says.
 
 Each topic has slots, claims, renewals and settlements of its own, so that a slow topic delays no
-other one. The threads of a topic (``_Lane``): the poller claims; the slots handle; the keeper ends
-handlers whose time or lease is over, and has leases renewed by short threads of their own; at most
+other one. The threads of a topic (``_Lane``): the poller claims; the slots handle; another
+thread ends handlers whose time or lease is over, and has leases renewed by short threads; at most
 two settlers send settlements.
 """
 
@@ -464,9 +464,9 @@ class Worker:
             raise InvalidError(f"topic {name} has a handler already")
         if not 1 <= slots <= 10000:
             raise InvalidError(f"slots {slots}: use 1 to 10000")
-        limit = seconds_of(duration_text(self._timeout if timeout is None else timeout).lstrip("-")) or 0.0
-        negative = not isinstance(self._timeout if timeout is None else timeout, str) and duration_text(self._timeout if timeout is None else timeout).startswith("-")
-        self._lanes[name] = _Lane(self, name, handler, slots, -1.0 if negative else limit, self._lease)
+        text = duration_text(self._timeout if timeout is None else timeout)
+        limit = 0.0 if text.startswith("-") else seconds_of(text) or 0.0  # 0 is no limit
+        self._lanes[name] = _Lane(self, name, handler, slots, limit, self._lease)
 
     def handler(self, topic: str, *, group: str = "", slots: int = 16, timeout: Optional[Duration] = None) -> Callable[[F], F]:
         """:meth:`handle` as a decorator."""
