@@ -239,10 +239,10 @@ type Claim struct {
 	Max int
 	// IDs, if there are any, are the only messages that the claim may lease, at most
 	// limits.MaxClaim, and it takes them in this order. There has to be exactly one topic, and
-	// PerTopic and Wait have to be 0. Some messages are left out without an error: those that are
-	// not ready (scheduled, leased, dead or not there), those that the bounds of the topic do not
-	// let be leased now, those that wait for their key, and all while the deliveries of the topic
-	// are paused. An ID named twice counts at its first place only. Everything else is as in any
+	// PerTopic and Wait have to be 0. A message is left out without an error if it is not ready
+	// (scheduled, leased, dead or not there), if it waits for its key, or if the bounds of the
+	// topic do not let it be leased now. While the deliveries of the topic are paused, all are left
+	// out. An ID named twice counts at its first place only. Everything else is as in any
 	// claim: a message that must not be delivered any more is ended, and left out.
 	IDs []string
 	// PerTopic is the most deliveries of any one topic. 0, the default, sets no bound of its own; a

@@ -176,7 +176,7 @@ func answersAndEnds(t *testing.T, cmd *exec.Cmd, code int, done string) {
 
 // The worker in Java of docs/http-workers.md goes on when the answer of a claim or of a renewal is
 // lost, when 3 % of all answers are, and when the server is killed during a claim and started
-// again: each message is handled and acked, and none waits for the end of a lease.
+// again. Each message is handled and acked, and none waits for the end of a lease.
 func TestWorkersOverAKilledServer(t *testing.T) {
 	t.Parallel() // it waits for processes
 	page := pageText(t, "http-workers.md")
